@@ -1,0 +1,49 @@
+//! Names of sockets, and how sockets are made. Owns the socket options; must never read or write one.
+
+use crate::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+/// A connection known to a driver: a slot, and the generation that tells its tenants apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Sock {
+    /// Index into the driver's table; small and dense, so a shard may index a table of its own by it.
+    pub slot: u32,
+    /// Grows each time the slot gets a new tenant.
+    pub generation: u32,
+}
+
+/// A listener known to a driver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Listener(pub u32);
+
+/// Connections that may wait in a listener's queue.
+const BACKLOG: i32 = 4096;
+
+/// Opens a listening socket on `at`, one of several on the same address (`SO_REUSEPORT`), so that each
+/// shard has a queue of its own. Errors are the kernel's: address in use, not available, forbidden.
+pub fn listen(at: SocketAddr) -> Result<OwnedFd, Errno> {
+    let socket = stream_socket(at)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    net::bind(&socket, &at)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// The address a listening socket is bound to (tells the port when 0 was asked for).
+pub fn local_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
+    let any = net::getsockname(socket)?;
+    SocketAddr::try_from(any).map_err(Errno::from)
+}
+
+/// A non-blocking TCP socket of the family of `like`.
+pub fn stream_socket(like: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if like.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
