@@ -1,0 +1,161 @@
+//! What the admin thread and the shards say to each other. Owns the messages and snapshots; must never
+//! carry a lock or a socket.
+
+use crate::receipt::Receipt;
+use crate::table::Table;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The shards, as the admin thread sees them. Calls return when the shards were told, not when they acted.
+pub trait DataPlane: Send + Sync {
+    /// Opens listeners for new VIPs, then publishes `table` to every shard. On an error nothing changed.
+    fn install(&self, table: Arc<Table>) -> Result<(), InstallFault>;
+
+    /// Asks every shard for a report and waits for all, shortly. Shards that stay silent are missing.
+    fn reports(&self) -> Vec<ShardReport>;
+
+    /// Goes one step down: see [`DrainPhase`].
+    fn drain(&self, phase: DrainPhase);
+}
+
+/// A VIP that could not be listened on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstallFault {
+    /// The address.
+    pub vip: SocketAddr,
+    /// One sentence with cause and cure.
+    pub message: String,
+}
+
+/// The steps of going down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DrainPhase {
+    /// Serving.
+    Serving,
+    /// Still accepting; every answer carries `Connection: close`.
+    LameDuck,
+    /// Queues are accepted until empty, listeners closed; what runs may end.
+    Closing,
+    /// What still runs is cut.
+    Cutting,
+}
+
+/// What one shard knows of itself.
+#[derive(Clone, Debug, Default)]
+pub struct ShardReport {
+    /// Its number.
+    pub shard: usize,
+    /// The generation of the table it serves by.
+    pub generation: u64,
+    /// Client connections now open.
+    pub clients: u64,
+    /// Upstream connections now open, in use or pooled.
+    pub upstreams: u64,
+    /// Requests in flight.
+    pub active: u64,
+    /// Counts by name since start.
+    pub counts: Vec<(Count, u64)>,
+    /// Requests by service number, endpoint index and status class (1 to 5).
+    pub answers: Vec<AnswerCount>,
+    /// First-byte times: counts by bucket, bounds in [`FIRST_BYTE_BUCKETS_US`], last is above all.
+    pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
+    /// Sum of first-byte times, microseconds.
+    pub first_byte_us_sum: u64,
+    /// CPU time of loop turns: counts by power of two of microseconds (index 0: under 1 µs).
+    pub turn_us: [u64; 24],
+    /// The longest turn, microseconds.
+    pub turn_us_max: u64,
+    /// The last receipts, oldest first.
+    pub receipts: Vec<Receipt>,
+}
+
+/// Upper bounds of the first-byte histogram, microseconds.
+pub const FIRST_BYTE_BUCKETS_US: [u64; 14] = [
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    10_000_000, 60_000_000,
+];
+
+/// Answers of one endpoint of one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerCount {
+    /// The service's number.
+    pub service: u32,
+    /// The endpoint's index; `u16::MAX` for answers that the gateway gave itself.
+    pub endpoint: u16,
+    /// Hundreds of the status.
+    pub class: u8,
+    /// How many.
+    pub count: u64,
+}
+
+/// Counted events of a shard; a closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Count {
+    /// Client connections accepted.
+    Accepted,
+    /// Requests whose head was parsed.
+    Requests,
+    /// Requests that no parser accepts.
+    Malformed,
+    /// Answers that were event streams.
+    Streams,
+    /// Answers relayed with chunked framing.
+    Chunked,
+    /// Bytes of answers relayed.
+    BytesOut,
+    /// Upstream connections opened.
+    Connects,
+    /// Connection attempts that failed.
+    ConnectFailures,
+    /// Requests sent on a pooled connection.
+    Reused,
+    /// Pooled connections closed by the engine while idle.
+    IdleClosed,
+    /// Pooled connections retired by age.
+    Retired,
+    /// Replays after a reused connection turned out closed.
+    Replays,
+    /// Other endpoints tried after a failed connection attempt.
+    Failovers,
+    /// Clients that left before their answer was whole.
+    ClientsLeft,
+    /// Requests that waited for memory.
+    MemoryWaits,
+    /// Times receiving was paused because the other side was slow.
+    Backpressure,
+    /// Receives that found no free buffer.
+    Starved,
+    /// Completion queue overflows.
+    Overflowed,
+    /// Connections cut by a deadline on the client's side.
+    SlowClients,
+    /// Endpoints ejected after failed connection attempts.
+    Ejections,
+}
+
+impl Count {
+    /// All, in the order of their discriminants.
+    pub const ALL: [Count; 20] = [
+        Count::Accepted,
+        Count::Requests,
+        Count::Malformed,
+        Count::Streams,
+        Count::Chunked,
+        Count::BytesOut,
+        Count::Connects,
+        Count::ConnectFailures,
+        Count::Reused,
+        Count::IdleClosed,
+        Count::Retired,
+        Count::Replays,
+        Count::Failovers,
+        Count::ClientsLeft,
+        Count::MemoryWaits,
+        Count::Backpressure,
+        Count::Starved,
+        Count::Overflowed,
+        Count::SlowClients,
+        Count::Ejections,
+    ];
+}

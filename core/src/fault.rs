@@ -1,0 +1,156 @@
+//! What went wrong, whose fault it is, and what the client is told. Owns the one mapping from a fault to
+//! status, code and words; must never be bypassed by a status typed elsewhere.
+
+/// Who has to act for a fault to go away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The request itself.
+    Client,
+    /// An engine.
+    Engine,
+    /// The gateway, its load or its rules.
+    Gateway,
+}
+
+/// A reason why a request gets no engine's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The bytes are no acceptable HTTP request; the parser's own status and words.
+    Malformed {
+        /// 4xx or 5xx as the parser decides.
+        status: u16,
+        /// Its one-sentence cause.
+        cause: &'static str,
+    },
+    /// The body is said to be JSON and is not.
+    BadJson,
+    /// The head did not arrive in time.
+    HeadTimeout,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// The body is over `max_body`.
+    BodyTooLarge,
+    /// `Expect` asks for something else than 100-continue.
+    ExpectationFailed,
+    /// No memory could be reserved for the body in time.
+    MemoryPressure,
+    /// All rules of this address are gone.
+    NoRules,
+    /// No rule fits host and path.
+    NoRoute,
+    /// No pool serves the model.
+    ModelUnavailable,
+    /// No endpoint of the pool is available.
+    NoHealthyBackend,
+    /// No endpoint of the pool could be connected to.
+    BackendUnreachable,
+    /// The endpoint died before the first byte of an answer.
+    BackendDied,
+    /// The endpoint's answer is no acceptable HTTP.
+    BadAnswer,
+    /// The endpoint sent nothing in time.
+    FirstByteTimeout,
+    /// The endpoint stopped sending within its answer.
+    StreamTimeout,
+    /// The endpoint died within its answer.
+    StreamDied,
+    /// The answer took longer than `max_stream_duration_sec`.
+    StreamTooLong,
+    /// The gateway is going down.
+    Draining,
+}
+
+/// What a client is told of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status.
+    pub status: u16,
+    /// The machine-readable code; where the gateway of the seeds had one, the same word.
+    pub code: &'static str,
+    /// `type` of the OpenAI error object.
+    pub kind: &'static str,
+    /// One sentence for people.
+    pub message: &'static str,
+    /// Seconds for `Retry-After`, 0 for none.
+    pub retry_after: u8,
+    /// Whose fault.
+    pub blame: Blame,
+}
+
+impl Fault {
+    /// The one mapping.
+    pub fn refusal(self) -> Refusal {
+        use Blame::{Client, Engine, Gateway};
+        let (status, code, message, retry_after, blame) = match self {
+            Fault::Malformed { status, cause } => (status, "bad_request", cause, 0, Client),
+            Fault::BadJson => (400, "invalid_json", "the body is not valid JSON", 0, Client),
+            Fault::HeadTimeout => (408, "head_timeout", "the request head did not arrive in time", 0, Client),
+            Fault::BodyTimeout => (408, "body_timeout", "the request body did not arrive in time", 0, Client),
+            Fault::BodyTooLarge => {
+                (413, "body_too_large", "the request body is larger than this gateway accepts", 0, Client)
+            }
+            Fault::ExpectationFailed => {
+                (417, "expectation_failed", "only Expect: 100-continue is understood", 0, Client)
+            }
+            Fault::MemoryPressure => {
+                (503, "memory_pressure", "no memory was free for the request body in time", 1, Gateway)
+            }
+            Fault::NoRules => (503, "no_rules", "no rule is in force at this address", 0, Gateway),
+            Fault::NoRoute => (503, "no_route", "no rule fits this host and path", 0, Gateway),
+            Fault::ModelUnavailable => (503, "model_unavailable", "no pool serves this model", 0, Client),
+            Fault::NoHealthyBackend => {
+                (503, "no_healthy_backend", "no endpoint of this pool is available", 1, Engine)
+            }
+            Fault::BackendUnreachable => {
+                (502, "backend_unreachable", "no endpoint of this pool could be connected to", 0, Engine)
+            }
+            Fault::BackendDied => {
+                (502, "backend_died", "the endpoint closed the connection before it answered", 0, Engine)
+            }
+            Fault::BadAnswer => {
+                (502, "bad_answer", "the endpoint's answer is not acceptable HTTP", 0, Engine)
+            }
+            Fault::FirstByteTimeout => {
+                (504, "first_byte_timeout", "the endpoint did not begin to answer in time", 0, Engine)
+            }
+            Fault::StreamTimeout => {
+                (504, "stream_timeout", "the endpoint stopped sending within its answer", 0, Engine)
+            }
+            Fault::StreamDied => {
+                (502, "stream_died", "the endpoint closed the connection within its answer", 0, Engine)
+            }
+            Fault::StreamTooLong => (
+                504,
+                "max_stream_duration_exceeded",
+                "the answer took longer than the rule allows",
+                0,
+                Gateway,
+            ),
+            Fault::Draining => (503, "gateway_draining", "the gateway is going down", 1, Gateway),
+        };
+        let kind = match (status, blame) {
+            (429, _) => "rate_limit_error",
+            (400..=499, _) => "invalid_request_error",
+            (_, Client) => "invalid_request_error",
+            _ => "server_error",
+        };
+        Refusal { status, code, kind, message, retry_after, blame }
+    }
+}
+
+impl Refusal {
+    /// The error object of the OpenAI API, appended to `out`. `model` is quoted into it when given.
+    pub fn write_json(&self, model: Option<&str>, out: &mut Vec<u8>) {
+        let mut error = serde_json::Map::new();
+        error.insert("message".into(), self.message.into());
+        error.insert("type".into(), self.kind.into());
+        error.insert("param".into(), serde_json::Value::Null);
+        error.insert("code".into(), self.code.into());
+        let mut body = serde_json::Map::new();
+        body.insert("error".into(), error.into());
+        if let Some(model) = model {
+            body.insert("model".into(), model.into());
+        }
+        out.extend_from_slice(serde_json::Value::Object(body).to_string().as_bytes());
+    }
+}

@@ -1,0 +1,51 @@
+//! A receipt: where a request went, why, and how it ended. Owns the record that the live table, logs and
+//! `explain` print; must never hold a prompt.
+
+use crate::Nanos;
+use crate::decide::Reason;
+use crate::fault::Fault;
+use std::net::SocketAddr;
+
+/// The record of one finished request.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// When it ended, monotonic.
+    pub at: Nanos,
+    /// Its `X-Request-Id`, the client's or ours.
+    pub id: String,
+    /// Number of the service that took it; 0 if none did.
+    pub service: u32,
+    /// The model it named, possibly empty.
+    pub model: String,
+    /// Where it went, if anywhere.
+    pub endpoint: Option<SocketAddr>,
+    /// What decided.
+    pub reason: Option<Reason>,
+    /// Status that the client got; 0 if it left before.
+    pub status: u16,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether the answer was an event stream.
+    pub streamed: bool,
+    /// From the whole head to the answer's first byte; 0 if none came.
+    pub first_byte: Nanos,
+    /// From the whole head to the end.
+    pub total: Nanos,
+    /// Bytes of the answer relayed.
+    pub bytes_out: u64,
+    /// Connection attempts and replays beyond the first.
+    pub retries: u8,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// An engine's answer was relayed whole.
+    Completed,
+    /// The gateway answered by itself (model list and the like).
+    Answered,
+    /// It was refused or failed.
+    Faulted(Fault),
+    /// The client left first.
+    ClientLeft,
+}

@@ -1,0 +1,165 @@
+//! A rule: what the operator asked for, after validation. Owns the typed form that everything else reads;
+//! must never hold a value that validation would refuse.
+//!
+//! [`body`] turns a rule body (JSON) into a [`Rule`].
+
+pub mod body;
+
+use crate::{MILLISECOND, Nanos, SECOND};
+use std::net::SocketAddr;
+
+/// What makes a rule the one it is: a second body with an equal key replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleKey {
+    /// `externalIP:port`, the address that clients connect to.
+    pub vip: SocketAddr,
+    /// `host`, lower case, without port; empty matches any.
+    pub host: String,
+    /// `path_prefix`; empty matches any.
+    pub path: String,
+    /// How `path` is compared.
+    pub path_match: PathMatch,
+    /// `model_name`; empty is the pool for every model not named by another rule.
+    pub model: String,
+}
+
+/// How a rule's path is compared with a request's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathMatch {
+    /// Not at all.
+    #[default]
+    Disabled,
+    /// Whole path segments from the left.
+    Prefix,
+    /// The whole path.
+    Exact,
+}
+
+/// A validated rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its identity.
+    pub key: RuleKey,
+    /// Opaque id, given or made when absent.
+    pub id: String,
+    /// The operator's name for it, possibly empty.
+    pub name: String,
+    /// How an endpoint is chosen.
+    pub selector: Selector,
+    /// Whom it balances over, in the order that gives them their index.
+    pub endpoints: Vec<Endpoint>,
+    /// Time bounds of its requests.
+    pub deadlines: Deadlines,
+    /// Active health probe; `None` when `monitor` is off.
+    pub probe: Option<Probe>,
+    /// `sse_mode`: no bound between the bytes of a stream unless `timeoutMemberData` sets one.
+    pub sse_mode: bool,
+    /// `retry_before_first_byte`: 0 or 1 tries on another endpoint after a death before the first byte.
+    pub retry_before_first_byte: u8,
+    /// `half_close`: what a client's FIN after its request means.
+    pub half_close: HalfClose,
+    /// `adminStateUp`: false answers as if the rule were absent.
+    pub enabled: bool,
+}
+
+/// `sel`: how an endpoint is chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selector {
+    /// 0: in turn.
+    RoundRobin,
+    /// 2: in turn, in proportion to weight (smooth).
+    Weighted,
+    /// 4: fewest requests in flight.
+    LeastConnections,
+    /// 8: consistent hash of the prompt's prefix with bounded load.
+    Chwbl(Chwbl),
+}
+
+/// `chwbl_*`: the consistent hash with bounded load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chwbl {
+    /// `chwbl_prefix_hash_level`, 1 to 3.
+    pub level: u8,
+    /// `chwbl_prefix_hash_flags`, 0 to 255; which optional parts of a request enter the key.
+    pub flags: u8,
+    /// `chwbl_mean_load_factor`, percent of the mean load an endpoint may carry, 100 to 300.
+    pub load_factor: u16,
+    /// `chwbl_replication`, points of an endpoint on the ring, 1 to 1024.
+    pub replication: u16,
+    /// `chwbl_enable_cache_salt`: the request's `cache_salt` enters the key.
+    pub cache_salt: bool,
+}
+
+/// One engine process behind a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// `endpointIP:targetPort`.
+    pub address: SocketAddr,
+    /// `weight`; 0 drains: no new request.
+    pub weight: u32,
+    /// `backup`: used only when no other is healthy.
+    pub backup: bool,
+}
+
+/// Time bounds of a rule's requests. All in [`Nanos`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// `timeoutMemberConnect`: to establish an upstream connection.
+    pub connect: Nanos,
+    /// To the first byte of the answer, after the request was sent.
+    pub first_byte: Nanos,
+    /// `timeoutMemberData`: between two reads of the answer.
+    pub between_bytes: Nanos,
+    /// `max_stream_duration_sec`: for the whole answer.
+    pub stream: Nanos,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Deadlines {
+            connect: 500 * MILLISECOND,
+            first_byte: 600 * SECOND,
+            between_bytes: 300 * SECOND,
+            stream: 86_400 * SECOND,
+        }
+    }
+}
+
+/// What a client's FIN after its whole request means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HalfClose {
+    /// It left: every leg is closed (an unwanted answer is expensive).
+    #[default]
+    Leave,
+    /// It still reads: it is served.
+    Serve,
+}
+
+/// An active health probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// How health is asked.
+    pub kind: ProbeKind,
+    /// `probeport`; 0: the endpoint's own port.
+    pub port: u16,
+    /// `probeTimeout`: of one probe, and between two.
+    pub timeout: Nanos,
+    /// `probeRetries`: failures in a row that take an endpoint out.
+    pub retries: u32,
+}
+
+/// How health is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProbeKind {
+    /// `tcp`: a connection is established.
+    Tcp,
+    /// `http`: GET `path` answers one of the expected codes, with `contains` in its body if not empty.
+    Http {
+        /// `probereq` or `urlPath`.
+        path: String,
+        /// `expectedCodes` as inclusive ranges.
+        codes: Vec<(u16, u16)>,
+        /// `proberesp`.
+        contains: String,
+    },
+}
