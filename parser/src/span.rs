@@ -13,7 +13,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The range `start..end`. Offsets above `u32::MAX` saturate; every parser bounds its input below that.
+    /// The range `start..end`. Offsets must fit 32 bits; every parser bounds its input below that.
     #[inline]
     pub fn new(start: usize, end: usize) -> Self {
         Span { start: narrow(start), end: narrow(end) }
@@ -48,7 +48,8 @@ impl Span {
 
 #[inline]
 pub(crate) fn narrow(offset: usize) -> u32 {
-    u32::try_from(offset).unwrap_or(u32::MAX)
+    debug_assert!(u32::try_from(offset).is_ok(), "an offset past 4 GiB");
+    offset as u32
 }
 
 #[cfg(test)]

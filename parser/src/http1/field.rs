@@ -56,13 +56,13 @@ impl Field {
     /// The field whose name equals `name`, whatever the case of its letters.
     #[inline]
     pub fn of(name: &[u8]) -> Field {
-        let key = Key::of(name);
-        let bucket = BUCKETS.get(name.len()).copied().unwrap_or_default();
-        let mut at = bucket.first;
-        while at < bucket.end {
-            match TABLE.get(usize::from(at)) {
-                Some((known, field)) if *known == key => return *field,
-                _ => at += 1,
+        let Some(bucket) = BUCKETS.get(name.len()) else { return Field::Other };
+        let ends = ends(name);
+        for (known, field) in
+            TABLE.get(usize::from(bucket.first)..usize::from(bucket.end)).unwrap_or_default()
+        {
+            if known.ends == ends && known.name.as_bytes().eq_ignore_ascii_case(name) {
+                return *field;
             }
         }
         Field::Other
@@ -101,31 +101,24 @@ impl Field {
 /// The longest known name, in bytes.
 pub(crate) const LONGEST: usize = 19;
 
-/// A name of up to 24 bytes, folded to lower case by setting bit 5. For token bytes that is exact on the
-/// letters and the hyphen of the table: no other token byte folds onto one of them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Key(u64, u64, u64);
-
-impl Key {
-    #[inline(always)]
-    fn of(name: &[u8]) -> Key {
-        Key(word(name, 0), word(name, 8), word(name, 16))
-    }
+/// A name and what tells it from nearly all others of its length.
+#[derive(Clone, Copy)]
+struct Known {
+    ends: u64,
+    name: &'static str,
 }
 
+/// The first and the last four bytes with bit 5 set, which folds the case of letters; zero for a shorter
+/// name. Equal names have equal ends.
 #[inline(always)]
-const fn word(name: &[u8], from: usize) -> u64 {
-    let Some((_, rest)) = name.split_at_checked(from) else { return 0 };
-    if let Some(eight) = rest.first_chunk::<8>() {
-        return u64::from_le_bytes(*eight) | 0x2020_2020_2020_2020;
+const fn ends(name: &[u8]) -> u64 {
+    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            (first as u64 | (last as u64) << 32) | 0x2020_2020_2020_2020
+        }
+        _ => 0,
     }
-    let mut word = 0;
-    let mut at = 0;
-    while at < rest.len() {
-        word |= (rest[at] as u64 | 0x20) << (8 * at);
-        at += 1;
-    }
-    word
 }
 
 #[derive(Clone, Copy, Default)]
@@ -135,16 +128,16 @@ struct Bucket {
 }
 
 /// The table in order of length, so that a name meets only those of its own length.
-static TABLE: [(Key, Field); NAMES.len()] = {
-    let mut table = [(Key(0, 0, 0), Field::Other); NAMES.len()];
+static TABLE: [(Known, Field); NAMES.len()] = {
+    let mut table = [(Known { ends: 0, name: "" }, Field::Other); NAMES.len()];
     let mut filled = 0;
     let mut length = 0;
     while length <= LONGEST {
         let mut at = 0;
         while at < NAMES.len() {
-            let name = NAMES[at].0.as_bytes();
+            let name = NAMES[at].0;
             if name.len() == length {
-                table[filled] = (Key(word(name, 0), word(name, 8), word(name, 16)), NAMES[at].1);
+                table[filled] = (Known { ends: ends(name.as_bytes()), name }, NAMES[at].1);
                 filled += 1;
             }
             at += 1;

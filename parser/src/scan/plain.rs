@@ -1,7 +1,7 @@
 //! The byte classes, by their definition.
 //!
 //! Owns what a token, a field value, a request-target and a JSON string may hold. It must never be clever:
-//! it is the oracle of `wide`.
+//! it is the oracle of `simd`.
 
 /// `tchar` of RFC 9110 5.6.2.
 #[inline]
