@@ -1,0 +1,103 @@
+//! What the known fields of a head say, gathered line by line.
+//!
+//! Owns Host, Connection and Expect; hands Content-Length and Transfer-Encoding to `framing`. It must
+//! never decide how long a body is.
+
+use super::field::Field;
+use super::framing::BodyFields;
+use super::head::{Header, Version};
+use super::host;
+use crate::{Malformed, Span, scan};
+
+/// What the Connection lines of a head say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionFacts {
+    /// `close` is listed.
+    pub close: bool,
+    /// `keep-alive` is listed.
+    pub keep_alive: bool,
+    /// `upgrade` is listed.
+    pub upgrade: bool,
+    /// Names that are not `close`, `keep-alive` or `upgrade` are listed: those fields must be removed.
+    pub names_fields: bool,
+}
+
+impl ConnectionFacts {
+    /// Whether the sender lets the connection live on after this message (RFC 9112 9.3).
+    #[inline]
+    pub fn persists(self, version: Version) -> bool {
+        !self.close && (version == Version::Http11 || self.keep_alive)
+    }
+
+    fn note(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.upgrade = true;
+            } else if !option.is_empty() {
+                self.names_fields = true;
+                listable(option)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removing what Connection lists must not remove what frames, routes or authenticates the message.
+fn listable(option: &[u8]) -> Result<(), Malformed> {
+    if !option.iter().all(|&byte| scan::is_token(byte)) {
+        return Err(Malformed::ConnectionSyntax);
+    }
+    if Field::of(option).is_end_to_end() {
+        return Err(Malformed::ConnectionNamesEndToEnd);
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) body: BodyFields,
+    pub(super) connection: ConnectionFacts,
+    pub(super) host: Option<Span>,
+    pub(super) expect_continue: bool,
+}
+
+impl Facts {
+    #[inline(always)]
+    pub(super) fn note(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
+        match header.field {
+            Field::Other => Ok(()),
+            _ => self.note_known(header, buf),
+        }
+    }
+
+    fn note_known(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
+        let value = header.value.of(buf);
+        match header.field {
+            Field::ContentLength => self.body.note_length(value),
+            Field::TransferEncoding => self.body.note_codings(value),
+            Field::Connection => self.connection.note(value),
+            Field::Host => self.note_host(header.value, value),
+            Field::Expect => self.note_expect(value),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_host(&mut self, span: Span, value: &[u8]) -> Result<(), Malformed> {
+        if self.host.replace(span).is_some() {
+            return Err(Malformed::HostTwice);
+        }
+        host::check(value).ok_or(Malformed::HostInvalid)
+    }
+
+    fn note_expect(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(Malformed::ExpectUnknown);
+        }
+        self.expect_continue = true;
+        Ok(())
+    }
+}
