@@ -80,8 +80,8 @@ pub const FIRST_BYTE_BUCKETS_US: [u64; 14] = [
 pub struct AnswerCount {
     /// The service's number.
     pub service: u32,
-    /// The endpoint's index; `u16::MAX` for answers that the gateway gave itself.
-    pub endpoint: u16,
+    /// The endpoint; `None` for answers that the gateway gave itself.
+    pub endpoint: Option<SocketAddr>,
     /// Hundreds of the status.
     pub class: u8,
     /// How many.

@@ -1,1 +1,44 @@
-//! Skeleton.
+//! The shards: the way of a request, one pinned thread each.
+//!
+//! Read in this order, a file a stage:
+//!
+//! ```text
+//! accept → intake → route → dial → relay → account
+//! socket   head,    pool,   pooled  bytes,  receipt,
+//!          body     choice  or new  events  settle once
+//! ```
+//!
+//! [`flow`] holds the loop that hands each event to its stage; [`refuse`] has the gateway's own answers,
+//! [`upload`] bodies too long to be held. [`conn`] is what a shard knows of a connection, [`exchange`] what
+//! it knows of a request. [`fleet`] starts the threads and speaks with the admin thread.
+//!
+//! Must never: hold policy (it asks `decide`), block, or read another shard's memory.
+
+mod accept;
+mod account;
+pub mod budget;
+mod buffers;
+mod conn;
+mod dial;
+mod exchange;
+pub mod fleet;
+mod flow;
+mod forward;
+mod intake;
+mod outbox;
+mod pool;
+mod random;
+mod refuse;
+mod relay;
+mod route;
+mod services;
+pub mod settings;
+mod tally;
+mod timers;
+mod transport;
+mod upload;
+
+pub use buffers::SPARE_BYTES_MAX;
+pub use flow::Flow;
+pub use settings::Settings;
+pub use transport::Transport;

@@ -1,0 +1,43 @@
+//! A request is over: receipt, counts, and what becomes of the connection. Owns that this happens exactly
+//! once for each request; must never be skipped by a fault.
+
+use crate::conn::Client;
+use crate::exchange::Exchange;
+use crate::flow::Flow;
+use warmpath_core::control::Count;
+use warmpath_core::receipt::Outcome;
+use warmpath_ring::Ring;
+
+impl<R: Ring> Flow<R> {
+    /// The whole answer of an endpoint is with the client.
+    pub(crate) fn answer_delivered(&mut self, client: &mut Client) {
+        if let Some(exchange) = &mut client.exchange {
+            let status = exchange.answer.status;
+            self.account(exchange, Outcome::Completed, status);
+        }
+        self.next_request(client);
+    }
+
+    /// Settles what the request still holds and writes its receipt.
+    pub(crate) fn account(&mut self, exchange: &mut Exchange, outcome: Outcome, status: u16) {
+        if exchange.accounted {
+            return;
+        }
+        exchange.accounted = true;
+        exchange.route.charge = None;
+        exchange.reserved = None;
+        let own = matches!(outcome, Outcome::Answered) || exchange.answer.status == 0;
+        if let Some(service) = &exchange.route.service
+            && status != 0
+        {
+            service.count_answer((!own).then_some(exchange.route.endpoint), status);
+        }
+        self.tally.add(Count::BytesOut, exchange.answer.bytes_out);
+        if exchange.answer.streamed {
+            self.tally.count(Count::Streams);
+        }
+        if self.settings.features.receipts {
+            self.tally.receipt(exchange, outcome, status, self.now);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The bytes that request bodies and waiting answers of all shards may occupy together. Owns the count;
+//! must never give out more than there is.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A bounded count of bytes, shared by the shards. Taking never waits.
+#[derive(Debug)]
+pub struct Budget {
+    total: u64,
+    free: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `total` bytes.
+    pub fn new(total: u64) -> Self {
+        Budget { total, free: AtomicU64::new(total) }
+    }
+
+    /// Takes `bytes`; false (and nothing taken) if fewer are free.
+    pub fn take(&self, bytes: u64) -> bool {
+        self.free.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(bytes)).is_ok()
+    }
+
+    /// Gives `bytes` back.
+    pub fn give(&self, bytes: u64) {
+        let before = self.free.fetch_add(bytes, Relaxed);
+        debug_assert!(before + bytes <= self.total, "gave back more than was taken");
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.total - self.free.load(Relaxed)
+    }
+
+    /// All bytes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_gives_out_more_than_there_is() {
+        let budget = Budget::new(1000);
+        let taken: u64 = std::thread::scope(|scope| {
+            let one = || (0..1000).filter(|_| budget.take(7)).count() as u64 * 7;
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|t| t.join().expect("no panic")).sum()
+        });
+        assert_eq!((taken, budget.used()), (994, 994));
+        assert!(!budget.take(7) && budget.take(6));
+        budget.give(1000);
+        assert_eq!(budget.used(), 0);
+    }
+}

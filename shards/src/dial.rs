@@ -1,0 +1,330 @@
+//! A connection to the chosen endpoint, and the request onto it. Owns pooled against new, failover after a
+//! failed attempt, and the one replay; must never choose an endpoint.
+
+use crate::conn::{Client, Deadline, Stage, Upstream, UpstreamState};
+use crate::exchange::{Exchange, Upload};
+use crate::flow::Flow;
+use crate::forward::{self, Forwarded, Outgoing};
+use crate::outbox::Outbox;
+use crate::pool::PoolId;
+use crate::route::outgoing_framing;
+use warmpath_core::Nanos;
+use warmpath_core::control::Count;
+use warmpath_core::fault::Fault;
+use warmpath_parser::http1::{Field, ResponseParser, write};
+use warmpath_ring::{Body, Errno, Payload, Ring, Sock};
+
+/// Bodies up to this size are copied behind the head and sent in one piece: cheaper than a gathered send.
+const JOINED_MAX: usize = 8 * 1024;
+
+impl<R: Ring> Flow<R> {
+    /// Takes a pooled connection to the chosen endpoint, or opens one.
+    pub(crate) fn dial(&mut self, client: &mut Client) {
+        let Some(exchange) = &mut client.exchange else { return };
+        let Some(service) = &exchange.route.service else { return };
+        let pool = service.pools[exchange.route.endpoint];
+        match self.take_pooled(pool) {
+            Some(mut upstream) => {
+                exchange.route.reused = true;
+                self.tally.count(Count::Reused);
+                self.send_request(client, &mut upstream);
+                self.conns.put_upstream(upstream);
+            }
+            None => self.connect(client, pool),
+        }
+    }
+
+    /// The pooled connection used last, if it is young enough to be trusted.
+    fn take_pooled(&mut self, pool: PoolId) -> Option<Box<Upstream>> {
+        let limit = self.pools.get(pool).endpoint.idle_limit();
+        while let Some(sock) = self.pools.get(pool).idle.pop() {
+            let Some(mut upstream) = self.conns.take_upstream(sock) else { continue };
+            if upstream.idle_since + limit > self.now {
+                upstream.state = UpstreamState::Busy;
+                return Some(upstream);
+            }
+            self.tally.count(Count::Retired);
+            self.close_upstream(&mut upstream);
+            self.conns.put_upstream(upstream);
+        }
+        None
+    }
+
+    fn connect(&mut self, client: &mut Client, pool: PoolId) {
+        let Some(exchange) = &mut client.exchange else { return };
+        exchange.route.reused = false;
+        client.stage = Stage::Dialing;
+        let address = self.pools.get(pool).endpoint.address();
+        let sock = match self.ring.connect(address) {
+            Ok(sock) => sock,
+            Err(_) => return self.dial_failed(client, pool),
+        };
+        self.tally.count(Count::Connects);
+        exchange.route.upstream = Some(sock);
+        let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.connect);
+        self.conns.add_upstream(Box::new(Upstream {
+            sock,
+            transport: self.settings.upstream_transport,
+            pool,
+            state: UpstreamState::Connecting,
+            client: Some(client.sock),
+            inbuf: Vec::new(),
+            outbox: Outbox::default(),
+            deadline: Deadline { at: 0, armed: Nanos::MAX },
+            idle_since: 0,
+        }));
+        self.expect_client(client, within);
+    }
+
+    /// A connection attempt ended.
+    pub(crate) fn dialed(&mut self, upstream: &mut Upstream, result: Result<(), Errno>) {
+        let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
+            return self.close_upstream(upstream);
+        };
+        match result {
+            Ok(()) => {
+                self.pools.get(upstream.pool).endpoint.connect_succeeded();
+                upstream.state = UpstreamState::Busy;
+                self.ring.receive(upstream.sock);
+                self.send_request(&mut client, upstream);
+            }
+            Err(_) => {
+                self.close_upstream(upstream);
+                self.dial_failed(&mut client, upstream.pool);
+            }
+        }
+        self.conns.put_client(client);
+    }
+
+    /// The attempt took too long.
+    pub(crate) fn dial_timeout(&mut self, client: &mut Client) {
+        let Some(exchange) = &mut client.exchange else { return };
+        let Some(sock) = exchange.route.upstream.take() else { return };
+        let pool = exchange.route.service.as_ref().map(|s| s.pools[exchange.route.endpoint]);
+        self.drop_leg(Some(sock));
+        if let Some(pool) = pool {
+            self.dial_failed(client, pool);
+        }
+    }
+
+    /// Nothing was sent yet, so another endpoint may be asked without risk.
+    fn dial_failed(&mut self, client: &mut Client, pool: PoolId) {
+        self.tally.count(Count::ConnectFailures);
+        if self.pools.get(pool).endpoint.connect_failed(self.now) {
+            self.tally.count(Count::Ejections);
+        }
+        self.try_another(client);
+    }
+
+    /// Leaves the present endpoint and chooses another one.
+    pub(crate) fn try_another(&mut self, client: &mut Client) {
+        let Some(exchange) = &mut client.exchange else { return };
+        exchange.route.upstream = None;
+        exchange.route.charge = None;
+        exchange.route.tried.add(exchange.route.endpoint);
+        exchange.route.retries = exchange.route.retries.saturating_add(1);
+        self.tally.count(Count::Failovers);
+        self.choose_and_dial(client);
+    }
+
+    /// Sends the request of `client` on `upstream`.
+    fn send_request(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        let Some(exchange) = &mut client.exchange else { return };
+        upstream.client = Some(client.sock);
+        exchange.route.upstream = Some(upstream.sock);
+        exchange.times.sent = self.now;
+        exchange.answer.parser = ResponseParser::new(exchange.head.method);
+        client.stage = Stage::Waiting;
+        let forwarded = Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
+        let payload = self.request_payload(exchange, forwarded);
+        let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
+        let streaming = exchange.upload.is_streaming();
+        self.expect_client(client, within);
+        self.send_upstream(upstream, payload);
+        if streaming {
+            self.resume_upload(client, upstream);
+        }
+    }
+
+    fn request_payload(&mut self, exchange: &mut Exchange, forwarded: Forwarded) -> Payload {
+        let joined = exchange.body.len() <= JOINED_MAX;
+        let body = if joined { exchange.body.len() } else { 0 };
+        let mut head = self.memory.spare.take(exchange.head.len as usize + 256 + body);
+        let own_id = exchange.headers.has(Field::XRequestId) || !self.settings.features.request_id;
+        let outgoing = Outgoing {
+            bytes: &exchange.request,
+            head: &exchange.head,
+            headers: &exchange.headers,
+            body: outgoing_framing(exchange),
+            forwarded: self.settings.features.forwarded.then_some(forwarded),
+            request_id: (!own_id).then(|| exchange.facts.id.bytes()),
+        };
+        forward::request_head(&outgoing, &mut head);
+        if let Upload::Rechunking { .. } = exchange.upload {
+            write::chunk_open(&mut head, exchange.body.len() as u64);
+        }
+        if joined {
+            head.extend_from_slice(&exchange.request[exchange.body.clone()]);
+            return Payload::head(head);
+        }
+        let bytes = std::mem::take(&mut exchange.request);
+        Payload { head, body: Body::Owned { range: exchange.body.clone(), bytes } }
+    }
+
+    /// Sends, or queues behind the send in flight.
+    pub(crate) fn send_upstream(&mut self, upstream: &mut Upstream, mut payload: Payload) {
+        if upstream.outbox.in_flight {
+            return upstream.outbox.push(payload);
+        }
+        upstream.outbox.in_flight = true;
+        upstream.transport.wrap(&mut self.ring, &mut payload);
+        self.ring.send(upstream.sock, payload);
+    }
+
+    /// A send to the endpoint ended.
+    pub(crate) fn upstream_sent(&mut self, upstream: &mut Upstream, payload: Payload, result: Result<(), Errno>) {
+        upstream.outbox.in_flight = false;
+        let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
+            self.recycle(payload);
+            return;
+        };
+        self.take_back(&mut client, payload);
+        if upstream.state == UpstreamState::Dying || result.is_err() {
+            self.leg_died(&mut client, upstream);
+        } else if let Some(next) = upstream.outbox.pop() {
+            self.send_upstream(upstream, next);
+        } else {
+            self.request_sent(&mut client, upstream);
+        }
+        self.conns.put_client(client);
+    }
+
+    /// The request's bytes come home: a replay needs them.
+    fn take_back(&mut self, client: &mut Client, payload: Payload) {
+        match (payload, &mut client.exchange) {
+            (Payload { head, body: Body::Owned { bytes, .. } }, Some(exchange))
+                if exchange.request.capacity() == 0 && !exchange.uninspected =>
+            {
+                exchange.request = bytes;
+                self.memory.spare.give(head);
+            }
+            (payload, _) => self.recycle(payload),
+        }
+    }
+
+    /// All that was to be sent is sent.
+    fn request_sent(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        let Some(exchange) = &mut client.exchange else { return };
+        exchange.times.sent = self.now;
+        if exchange.upload.is_streaming() {
+            self.resume_upload(client, upstream);
+        } else if client.stage == Stage::Waiting {
+            let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
+            self.expect_client(client, within);
+        }
+    }
+
+    /// Whether the request may be sent once more to the same endpoint: it went out on a connection that
+    /// had been idle, which the endpoint then closed without a byte, at once, as one does that had closed
+    /// it already. Anything later may have begun to work on it.
+    pub(crate) fn may_replay(&self, exchange: &Exchange) -> bool {
+        let route = &exchange.route;
+        route.reused
+            && !route.replayed
+            && !exchange.has_begun_answering()
+            && !exchange.uninspected
+            && exchange.request.capacity() > 0
+            && self.now.saturating_sub(exchange.times.sent) <= self.settings.replay_window
+    }
+
+    /// Sends the request once more, on a new connection to the same endpoint.
+    pub(crate) fn replay(&mut self, client: &mut Client) {
+        let Some(exchange) = &mut client.exchange else { return };
+        let Some(service) = &exchange.route.service else { return };
+        let pool = service.pools[exchange.route.endpoint];
+        exchange.route.replayed = true;
+        exchange.route.retries = exchange.route.retries.saturating_add(1);
+        self.tally.count(Count::Replays);
+        self.connect(client, pool);
+    }
+
+    /// Puts a connection whose answer is complete back into its pool, or closes it.
+    pub(crate) fn pool_or_close(&mut self, upstream: &mut Upstream, reusable: bool) {
+        upstream.client = None;
+        let room = self.pools.get(upstream.pool).idle.len() < self.settings.pool_max;
+        if !reusable || !room || !upstream.outbox.is_idle() {
+            return self.close_upstream(upstream);
+        }
+        upstream.state = UpstreamState::Idle;
+        upstream.idle_since = self.now;
+        let pool = self.pools.get(upstream.pool);
+        pool.idle.push(upstream.sock);
+        upstream.deadline.at = self.now + pool.endpoint.idle_limit();
+        self.watch_upstream(upstream);
+    }
+
+    /// Closes the leg of a request that nobody wants any more.
+    pub(crate) fn drop_leg(&mut self, sock: Option<Sock>) {
+        if let Some(mut upstream) = sock.and_then(|sock| self.conns.take_upstream(sock)) {
+            self.close_upstream(&mut upstream);
+            self.conns.put_upstream(upstream);
+        }
+    }
+
+    /// A connection to an endpoint ended or failed.
+    pub(crate) fn upstream_lost(&mut self, upstream: &mut Upstream) {
+        match upstream.state {
+            UpstreamState::Idle => {
+                self.tally.count(Count::IdleClosed);
+                let pool = self.pools.get(upstream.pool);
+                pool.endpoint.learn_idle_limit(self.now.saturating_sub(upstream.idle_since));
+                self.pools.forget(upstream.pool, upstream.sock);
+                self.close_upstream(upstream);
+            }
+            UpstreamState::Busy => {
+                let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
+                    return self.close_upstream(upstream);
+                };
+                self.leg_ended(&mut client, upstream);
+                self.conns.put_client(client);
+            }
+            UpstreamState::Connecting | UpstreamState::Dying | UpstreamState::Closed => {}
+        }
+    }
+
+    /// The connection that carries a request ended: the answer's end, or a death.
+    fn leg_ended(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        let Some(exchange) = &client.exchange else { return self.close_upstream(upstream) };
+        let ends_so = matches!(exchange.answer.body, crate::exchange::AnswerBody::UntilClose);
+        if ends_so && exchange.has_begun_answering() {
+            return self.answer_complete(client, upstream, false);
+        }
+        let lent = upstream.outbox.in_flight && exchange.request.capacity() == 0 && !exchange.uninspected;
+        if lent && !exchange.has_begun_answering() {
+            // The request's bytes come back with the failing send; only then can a replay be judged.
+            upstream.state = UpstreamState::Dying;
+            return;
+        }
+        self.leg_died(client, upstream);
+    }
+
+    /// The endpoint died under a request.
+    fn leg_died(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        self.close_upstream(upstream);
+        let Some(exchange) = &mut client.exchange else { return };
+        exchange.route.upstream = None;
+        if exchange.has_begun_answering() {
+            return self.break_off(client, Fault::StreamDied);
+        }
+        if self.may_replay(exchange) {
+            return self.replay(client);
+        }
+        let retries = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.retry_before_first_byte);
+        let held = exchange.request.capacity() > 0 && !exchange.uninspected;
+        if held && exchange.deaths < retries {
+            exchange.deaths += 1;
+            return self.try_another(client);
+        }
+        self.refuse(client, Fault::BackendDied);
+    }
+}

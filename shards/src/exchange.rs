@@ -1,0 +1,288 @@
+//! One request and its answer. Owns what is known of it from its first byte to its receipt; must never
+//! touch a socket.
+
+use crate::budget::Budget;
+use crate::services::ShardService;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use warmpath_core::Nanos;
+use warmpath_core::decide::Reason;
+use warmpath_core::fault::Fault;
+use warmpath_core::fleet::Excluded;
+use warmpath_core::shared::EndpointState;
+use warmpath_parser::http1::{ChunkDecoder, Headers, RequestHead, ResponseParser};
+use warmpath_ring::Sock;
+
+/// The state of one exchange. Kept and reused by the shard: [`Exchange::clear`] makes it new.
+#[derive(Default)]
+pub struct Exchange {
+    /// The request's head.
+    pub head: RequestHead,
+    /// Its header lines.
+    pub headers: Headers,
+    /// Head and body as received (the body without chunk framing); empty while a send owns it.
+    pub request: Vec<u8>,
+    /// Where the body lies in `request`.
+    pub body: Range<usize>,
+    /// How the rest of the body comes in, and whether it is held whole.
+    pub upload: Upload,
+    /// Where the data ends that was taken out of chunks so far, in the connection's buffer.
+    pub unchunked: usize,
+    /// `100 Continue` was sent.
+    pub told_to_continue: bool,
+    /// Endpoints that died under it before a first byte.
+    pub deaths: u8,
+    /// The body is too long to be looked at.
+    pub uninspected: bool,
+    /// What a decision may know.
+    pub facts: RequestFacts,
+    /// Where it goes.
+    pub route: Route,
+    /// The answer so far.
+    pub answer: Answer,
+    /// When things happened.
+    pub times: Times,
+    /// Its receipt was written.
+    pub accounted: bool,
+    /// Memory reserved for it.
+    pub reserved: Option<Reserved>,
+}
+
+/// How a request body arrives.
+#[derive(Default)]
+pub enum Upload {
+    /// Whole in `request`, or there is none.
+    #[default]
+    Whole,
+    /// Being collected; this many bytes of body are to come.
+    Collecting {
+        /// Where `request` will end.
+        end: usize,
+    },
+    /// Being collected out of chunks.
+    Unchunking(ChunkDecoder),
+    /// Streamed on as it comes, this many bytes to go.
+    Streaming {
+        /// Bytes to go.
+        left: u64,
+    },
+    /// Streamed on as chunks.
+    Rechunking {
+        /// The decoder of the client's chunks.
+        decoder: ChunkDecoder,
+        /// Bytes of body so far, against `max_body`.
+        sent: u64,
+        /// Whether a chunk was written, so that its end must precede the next.
+        begun: bool,
+    },
+    /// It was streamed to its end.
+    Streamed,
+}
+
+impl Upload {
+    /// Whether the client has sent all of its request.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Upload::Whole | Upload::Streamed)
+    }
+
+    /// Whether the body goes on as it comes.
+    pub fn is_streaming(&self) -> bool {
+        matches!(self, Upload::Streaming { .. } | Upload::Rechunking { .. })
+    }
+}
+
+/// What the gateway learned of a request's meaning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestFacts {
+    /// The model it names (`X-Model`, else the body's `model`).
+    pub model: Word<128>,
+    /// Its `X-Request-Id`, the client's or made.
+    pub id: Word<64>,
+    /// Hash of what decides prompt affinity.
+    pub prefix: Option<u64>,
+}
+
+/// Where a request goes.
+#[derive(Default)]
+pub struct Route {
+    /// The pool.
+    pub service: Option<Rc<ShardService>>,
+    /// Index of the endpoint.
+    pub endpoint: usize,
+    /// What decided.
+    pub reason: Option<Reason>,
+    /// The load charged for it.
+    pub charge: Option<Charge>,
+    /// The connection that carries it.
+    pub upstream: Option<Sock>,
+    /// That connection had carried a request before.
+    pub reused: bool,
+    /// It was sent anew on a fresh connection; happens once.
+    pub replayed: bool,
+    /// Endpoints not to choose again.
+    pub tried: Excluded,
+    /// Attempts beyond the first.
+    pub retries: u8,
+}
+
+/// The answer, as far as it came.
+#[derive(Default)]
+pub struct Answer {
+    /// The parser of its head.
+    pub parser: ResponseParser,
+    /// Its header lines.
+    pub headers: Headers,
+    /// Status; 0 before the final head.
+    pub status: u16,
+    /// How much of the body is to come.
+    pub body: AnswerBody,
+    /// Chunk framing is taken off for a client that does not know it.
+    pub unchunk: bool,
+    /// An event stream.
+    pub streamed: bool,
+    /// All of it came from the endpoint.
+    pub complete: bool,
+    /// Bytes sent on.
+    pub bytes_out: u64,
+    /// What ended it early.
+    pub fault: Option<Fault>,
+}
+
+/// How an answer's body ends.
+#[derive(Default)]
+pub enum AnswerBody {
+    /// It has none, or it is over.
+    #[default]
+    None,
+    /// After this many bytes.
+    Length(u64),
+    /// By its last chunk.
+    Chunked(ChunkDecoder),
+    /// When the endpoint closes.
+    UntilClose,
+}
+
+/// When things happened; 0: not yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// The request was whole; of a streamed one, its head.
+    pub begun: Nanos,
+    /// The request was handed to the connection, last.
+    pub sent: Nanos,
+    /// The first byte of an answer came.
+    pub first_byte: Nanos,
+}
+
+impl Exchange {
+    /// Makes it new, keeping its allocations.
+    pub fn clear(&mut self) {
+        let mut headers = std::mem::take(&mut self.headers);
+        let mut answer_headers = std::mem::take(&mut self.answer.headers);
+        headers.clear();
+        answer_headers.clear();
+        *self = Exchange::default_with(headers, answer_headers);
+    }
+
+    /// A new one with room for header lines.
+    pub fn new() -> Exchange {
+        Exchange::default_with(Headers::default(), Headers::default())
+    }
+
+    fn default_with(headers: Headers, answer_headers: Headers) -> Exchange {
+        Exchange {
+            headers,
+            answer: Answer { headers: answer_headers, ..Answer::default() },
+            ..Exchange::default()
+        }
+    }
+
+    /// Whether bytes of an answer already went to the client.
+    pub fn has_begun_answering(&self) -> bool {
+        self.answer.status != 0
+    }
+}
+
+/// Load charged to an endpoint, settled when dropped: exactly once, whatever happened.
+#[derive(Debug)]
+pub struct Charge(Arc<EndpointState>);
+
+impl Charge {
+    /// Takes over a charge just made by [`EndpointState::reserve`].
+    pub fn of(state: Arc<EndpointState>) -> Charge {
+        Charge(state)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
+/// Bytes of the budget, given back when dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Reserved {
+    /// Takes `bytes`, or nothing.
+    pub fn take(budget: &Arc<Budget>, bytes: u64) -> Option<Reserved> {
+        budget.take(bytes).then(|| Reserved { budget: budget.clone(), bytes })
+    }
+
+    /// Bytes taken.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes `more` on top; false if they are not free.
+    pub fn grow(&mut self, more: u64) -> bool {
+        let grown = self.budget.take(more);
+        self.bytes += if grown { more } else { 0 };
+        grown
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}
+
+/// A short text kept in place; longer ones are cut.
+#[derive(Clone, Copy)]
+pub struct Word<const N: usize> {
+    len: u8,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Word<N> {
+    /// The first `N` bytes of `text`.
+    pub fn of(text: &[u8]) -> Word<N> {
+        const { assert!(N <= u8::MAX as usize) };
+        let len = text.len().min(N);
+        let mut bytes = [0; N];
+        bytes[..len].copy_from_slice(&text[..len]);
+        Word { len: len as u8, bytes }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl<const N: usize> Default for Word<N> {
+    fn default() -> Self {
+        Word { len: 0, bytes: [0; N] }
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for Word<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.bytes()))
+    }
+}

@@ -1,0 +1,217 @@
+//! The threads of the shards. Owns starting, pinning, waking and stopping them, and the mailboxes by which
+//! the admin thread reaches them; must never touch a connection.
+
+use crate::budget::Budget;
+use crate::flow::Flow;
+use crate::settings::Settings;
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ShardReport};
+use warmpath_core::table::Table;
+use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
+
+/// How long the admin thread waits for a shard's report.
+const REPORT_WAIT: Duration = Duration::from_millis(500);
+
+/// What the shards are started with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many shards.
+    pub shards: usize,
+    /// Cores to pin them to, in turn; empty leaves them unpinned.
+    pub cores: Vec<usize>,
+    /// Sizes of each ring.
+    pub sizes: Sizes,
+    /// Bounds and times.
+    pub settings: Settings,
+    /// Seed of request ids.
+    pub seed: u64,
+}
+
+/// A message to a shard.
+enum Order {
+    Install(Arc<Table>, Vec<(SocketAddr, OwnedFd)>),
+    Report(Sender<ShardReport>),
+    Drain(DrainPhase),
+}
+
+/// The running shards.
+pub struct Fleet {
+    shards: Vec<Mailbox>,
+    /// VIPs listened on; also makes installs one at a time.
+    listening: Mutex<Vec<SocketAddr>>,
+    budget: Arc<Budget>,
+}
+
+struct Mailbox {
+    orders: Sender<Order>,
+    waker: Arc<dyn Wake>,
+}
+
+/// A shard that could not start, or failed.
+#[derive(Clone, Debug)]
+pub struct ShardFault {
+    /// Its number.
+    pub shard: usize,
+    /// One sentence.
+    pub message: String,
+}
+
+impl std::fmt::Display for ShardFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "shard {}: {}", self.shard, self.message)
+    }
+}
+
+/// Threads to wait for at the end.
+pub type Threads = Vec<JoinHandle<Result<(), ShardFault>>>;
+
+impl Fleet {
+    /// Starts the threads of `plan`; `make` makes a driver on its own thread. Returns when all shards are
+    /// ready, or with the first fault.
+    pub fn start<R, F>(plan: &Plan, budget: Arc<Budget>, make: F) -> Result<(Fleet, Threads), ShardFault>
+    where
+        R: Ring + 'static,
+        F: Fn(Sizes) -> Result<R, String> + Clone + Send + 'static,
+    {
+        let mut fleet =
+            Fleet { shards: Vec::new(), listening: Mutex::new(Vec::new()), budget: budget.clone() };
+        let mut threads = Threads::new();
+        for shard in 0..plan.shards {
+            let (orders, inbox) = unbounded();
+            let (ready, started) = bounded(1);
+            let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
+            let run = move || run_shard(shard, &plan, budget, make, inbox, ready);
+            let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
+            threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
+            let waker = match started.recv() {
+                Ok(started) => started.map_err(|message| ShardFault { shard, message })?,
+                Err(_) => return Err(ShardFault { shard, message: "it ended while starting".into() }),
+            };
+            fleet.shards.push(Mailbox { orders, waker });
+        }
+        Ok((fleet, threads))
+    }
+
+    /// The memory that bodies and waiting answers share.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    fn tell(&self, shard: usize, order: Order) {
+        // A shard that is gone has nothing to be told.
+        let _ = self.shards[shard].orders.send(order);
+        self.shards[shard].waker.wake();
+    }
+}
+
+impl DataPlane for Fleet {
+    fn install(&self, table: Arc<Table>) -> Result<(), InstallFault> {
+        let mut listening = match self.listening.lock() {
+            Ok(listening) => listening,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        let mut opened: Vec<Vec<(SocketAddr, OwnedFd)>> = self.shards.iter().map(|_| Vec::new()).collect();
+        let new = table.vips.iter().map(|v| v.address).filter(|at| !listening.contains(at));
+        for vip in new {
+            for sockets in &mut opened {
+                sockets.push((vip, sock::listen(vip).map_err(|e| not_listening(vip, e))?));
+            }
+        }
+        *listening = table.vips.iter().map(|v| v.address).collect();
+        for (shard, sockets) in opened.into_iter().enumerate() {
+            self.tell(shard, Order::Install(table.clone(), sockets));
+        }
+        Ok(())
+    }
+
+    fn reports(&self) -> Vec<ShardReport> {
+        let (reply, replies) = bounded(self.shards.len());
+        for shard in 0..self.shards.len() {
+            self.tell(shard, Order::Report(reply.clone()));
+        }
+        drop(reply);
+        let mut reports: Vec<ShardReport> =
+            std::iter::from_fn(|| replies.recv_timeout(REPORT_WAIT).ok()).take(self.shards.len()).collect();
+        reports.sort_by_key(|r| r.shard);
+        reports
+    }
+
+    fn drain(&self, phase: DrainPhase) {
+        for shard in 0..self.shards.len() {
+            self.tell(shard, Order::Drain(phase));
+        }
+    }
+}
+
+/// A sentence with cause and cure.
+fn not_listening(vip: SocketAddr, error: Errno) -> InstallFault {
+    let cure = match rustix_errno(error) {
+        Cause::InUse => "another program listens there; stop it or choose another port",
+        Cause::NotLocal => "the address is not one of this machine; add it to an interface or choose another",
+        Cause::Forbidden => "ports below 1024 need root or CAP_NET_BIND_SERVICE",
+        Cause::Other => "see the system's log",
+    };
+    InstallFault { vip, message: format!("cannot listen on {vip}: {error}; {cure}") }
+}
+
+enum Cause {
+    InUse,
+    NotLocal,
+    Forbidden,
+    Other,
+}
+
+fn rustix_errno(error: Errno) -> Cause {
+    use std::io::ErrorKind;
+    match std::io::Error::from_raw_os_error(error.0).kind() {
+        ErrorKind::AddrInUse => Cause::InUse,
+        ErrorKind::AddrNotAvailable => Cause::NotLocal,
+        ErrorKind::PermissionDenied => Cause::Forbidden,
+        _ => Cause::Other,
+    }
+}
+
+/// The life of a shard's thread.
+fn run_shard<R: Ring>(
+    shard: usize,
+    plan: &Plan,
+    budget: Arc<Budget>,
+    make: impl Fn(Sizes) -> Result<R, String>,
+    inbox: Receiver<Order>,
+    ready: Sender<Result<Arc<dyn Wake>, String>>,
+) -> Result<(), ShardFault> {
+    if let Some(core) = plan.cores.get(shard % plan.cores.len().max(1)) {
+        core_affinity::set_for_current(core_affinity::CoreId { id: *core });
+    }
+    let ring = match make(plan.sizes) {
+        Ok(ring) => ring,
+        Err(message) => {
+            let _ = ready.send(Err(message.clone()));
+            return Err(ShardFault { shard, message });
+        }
+    };
+    let waker = ring.waker();
+    let mut flow = Flow::new(ring, plan.sizes, plan.settings, budget, plan.seed ^ (shard as u64) << 32);
+    let _ = ready.send(Ok(waker));
+    let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };
+    let mut closing = false;
+    while !(closing && flow.is_quiet()) {
+        flow.turn(None).map_err(failed)?;
+        for order in inbox.try_iter() {
+            match order {
+                Order::Install(table, listeners) => flow.install(table, listeners).map_err(failed)?,
+                Order::Report(reply) => drop(reply.try_send(flow.report(shard))),
+                Order::Drain(phase) => {
+                    closing |= phase >= DrainPhase::Closing;
+                    flow.drain(phase);
+                }
+            }
+        }
+    }
+    Ok(())
+}

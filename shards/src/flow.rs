@@ -1,0 +1,390 @@
+//! The loop of a shard: events in, one handler each. Owns everything a shard has; must never decide how a
+//! request goes (the stages do, one file each: see the crate's head).
+
+use crate::buffers::Spare;
+use crate::budget::Budget;
+use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
+use crate::exchange::Exchange;
+use crate::pool::Pools;
+use crate::random::Random;
+use crate::services::ShardRules;
+use crate::settings::Settings;
+use crate::tally::Tally;
+use crate::timers::Timers;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use warmpath_core::Nanos;
+use warmpath_core::control::{Count, DrainPhase, ShardReport};
+use warmpath_core::fleet::EndpointView;
+use warmpath_core::table::Table;
+use warmpath_parser::json::Members;
+use warmpath_ring::{Body, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock};
+
+/// One shard over a driver.
+pub struct Flow<R: Ring> {
+    /// The kernel, or its stand-in.
+    pub ring: R,
+    pub(crate) settings: Settings,
+    pub(crate) conns: Conns,
+    pub(crate) rules: ShardRules,
+    pub(crate) pools: Pools,
+    pub(crate) timers: Timers,
+    pub(crate) memory: Memory,
+    pub(crate) tally: Tally,
+    pub(crate) random: Random,
+    pub(crate) view: Vec<EndpointView>,
+    pub(crate) members: Members,
+    pub(crate) phase: DrainPhase,
+    pub(crate) now: Nanos,
+    turn: Turn,
+}
+
+/// What the shard holds of memory, and who waits for some.
+pub(crate) struct Memory {
+    pub spare: Spare,
+    pub exchanges: Vec<Box<Exchange>>,
+    pub budget: Arc<Budget>,
+    /// Clients whose bodies wait for memory, first come first.
+    pub waiting: VecDeque<Sock>,
+    /// With fewer receive buffers free, sends are made from copies, so that stuck clients cannot starve
+    /// the rest.
+    pub free_min: u64,
+}
+
+/// Lists reused by each turn.
+#[derive(Default)]
+struct Turn {
+    events: Vec<Event>,
+    due: Vec<Sock>,
+}
+
+/// Exchanges kept for reuse.
+const EXCHANGES_KEPT: usize = 256;
+
+/// How often a shard looks at clients that wait for memory, since another shard may have freed it.
+const MEMORY_LOOK: Nanos = 5 * warmpath_core::MILLISECOND;
+
+impl<R: Ring> Flow<R> {
+    /// A shard without rules. `sizes` are those the ring was made with; `seed` feeds request ids.
+    pub fn new(ring: R, sizes: Sizes, settings: Settings, budget: Arc<Budget>, seed: u64) -> Flow<R> {
+        let now = ring.now();
+        let memory = Memory {
+            spare: Spare::default(),
+            exchanges: Vec::new(),
+            budget,
+            waiting: VecDeque::new(),
+            free_min: u64::from(sizes.buffers) / 2,
+        };
+        Flow {
+            ring,
+            settings,
+            conns: Conns::default(),
+            rules: ShardRules::default(),
+            pools: Pools::default(),
+            timers: Timers::new(now),
+            memory,
+            tally: Tally::default(),
+            random: Random::new(seed),
+            view: Vec::new(),
+            members: Members::new(),
+            phase: DrainPhase::Serving,
+            now,
+            turn: Turn::default(),
+        }
+    }
+
+    /// Takes over a table, with the listeners of VIPs that are new in it.
+    pub fn install(
+        &mut self,
+        table: Arc<Table>,
+        listeners: Vec<(SocketAddr, OwnedFd)>,
+    ) -> Result<(), Errno> {
+        for listener in self.rules.install(table.clone(), &mut self.pools) {
+            self.ring.close_listener(listener);
+        }
+        for (address, socket) in listeners {
+            let slot = self.rules.slot(address);
+            self.rules.vips[slot].listener = Some(self.ring.listen(socket)?);
+        }
+        let named = |at| table.vips.iter().flat_map(|v| &v.services).any(|s| s.rule.endpoints.iter().any(|e| e.address == at));
+        for sock in self.pools.strays(named) {
+            self.close_idle(sock);
+        }
+        Ok(())
+    }
+
+    /// One turn of the loop: waits at most `longest` (`None`: as long as nothing happens), then reacts.
+    pub fn turn(&mut self, longest: Option<Duration>) -> Result<(), Errno> {
+        let timeout = self.timeout(longest);
+        let mut events = std::mem::take(&mut self.turn.events);
+        self.ring.wait(timeout, &mut events)?;
+        self.now = self.ring.now();
+        for event in events.drain(..) {
+            self.react(event);
+        }
+        self.turn.events = events;
+        self.expire();
+        self.serve_memory_waiters();
+        let end = self.ring.now();
+        self.tally.turn(end.saturating_sub(self.now));
+        Ok(())
+    }
+
+    fn timeout(&self, longest: Option<Duration>) -> Option<Duration> {
+        let timer = self.timers.until_next(self.ring.now());
+        let memory = (!self.memory.waiting.is_empty()).then_some(MEMORY_LOOK);
+        let own = [timer, memory].into_iter().flatten().min().map(Duration::from_nanos);
+        [own, longest].into_iter().flatten().min()
+    }
+
+    fn react(&mut self, event: Event) {
+        match event {
+            Event::Accepted { listener, sock, peer } => self.accepted(listener, sock, peer),
+            Event::AcceptFailed { .. } | Event::ListenerClosed { .. } | Event::Woken => {}
+            Event::Connected { sock, result } => self.connected(sock, result),
+            Event::Received { sock, buffer } => self.received(sock, buffer),
+            Event::Ended { sock } => self.lost(sock, None),
+            Event::Failed { sock, error } => self.lost(sock, Some(error)),
+            Event::Sent { sock, payload, result } => self.sent(sock, payload, result),
+        }
+    }
+
+    fn accepted(&mut self, listener: Listener, sock: Sock, peer: SocketAddr) {
+        match self.rules.slot_of(listener) {
+            Some(vip) => self.accept(vip, sock, peer),
+            None => self.ring.close(sock),
+        }
+    }
+
+    fn connected(&mut self, sock: Sock, result: Result<(), Errno>) {
+        if let Some(mut upstream) = self.conns.take_upstream(sock) {
+            self.dialed(&mut upstream, result);
+            self.conns.put_upstream(upstream);
+        }
+    }
+
+    fn received(&mut self, sock: Sock, held: Held) {
+        match self.conns.take(sock) {
+            Conn::Client(mut client) => {
+                client.transport.unwrap(&mut self.ring, &held);
+                self.client_bytes(&mut client, held);
+                self.conns.put_client(client);
+            }
+            Conn::Upstream(mut upstream) => {
+                upstream.transport.unwrap(&mut self.ring, &held);
+                self.upstream_bytes(&mut upstream, held);
+                self.conns.put_upstream(upstream);
+            }
+            Conn::Vacant => self.release(held),
+        }
+    }
+
+    /// The other side sent FIN (`None`) or the connection failed.
+    fn lost(&mut self, sock: Sock, error: Option<Errno>) {
+        match self.conns.take(sock) {
+            Conn::Client(mut client) => {
+                self.client_ended(&mut client, error.is_some());
+                self.conns.put_client(client);
+            }
+            Conn::Upstream(mut upstream) => {
+                self.upstream_lost(&mut upstream);
+                self.conns.put_upstream(upstream);
+            }
+            Conn::Vacant => {}
+        }
+    }
+
+    fn sent(&mut self, sock: Sock, mut payload: Payload, result: Result<(), Errno>) {
+        match self.conns.take(sock) {
+            Conn::Client(mut client) => {
+                self.recycle(payload);
+                self.client_sent(&mut client, result);
+                self.conns.put_client(client);
+            }
+            Conn::Upstream(mut upstream) => {
+                upstream.transport.restore(&mut self.ring, &mut payload);
+                self.upstream_sent(&mut upstream, payload, result);
+                self.conns.put_upstream(upstream);
+            }
+            Conn::Vacant => self.recycle(payload),
+        }
+    }
+
+    fn expire(&mut self) {
+        let mut due = std::mem::take(&mut self.turn.due);
+        self.timers.expire(self.now, &mut due);
+        for sock in due.drain(..) {
+            match self.conns.take(sock) {
+                Conn::Client(mut client) => {
+                    self.client_due(&mut client);
+                    self.conns.put_client(client);
+                }
+                Conn::Upstream(mut upstream) => {
+                    self.upstream_due(&mut upstream);
+                    self.conns.put_upstream(upstream);
+                }
+                Conn::Vacant => {}
+            }
+        }
+        self.turn.due = due;
+    }
+
+    fn client_due(&mut self, client: &mut Client) {
+        client.deadline.armed = Nanos::MAX;
+        if client.deadline.at <= self.now {
+            self.client_timeout(client);
+        } else {
+            self.watch_client(client);
+        }
+    }
+
+    fn upstream_due(&mut self, upstream: &mut Upstream) {
+        upstream.deadline.armed = Nanos::MAX;
+        if upstream.state != UpstreamState::Idle {
+            return;
+        }
+        if upstream.deadline.at <= self.now {
+            self.tally.count(Count::Retired);
+            self.pools.forget(upstream.pool, upstream.sock);
+            self.close_upstream(upstream);
+        } else {
+            self.watch_upstream(upstream);
+        }
+    }
+
+    /// Sets what happens if nothing else does, and makes sure that the wheel looks in time.
+    pub(crate) fn expect_client(&mut self, client: &mut Client, within: Nanos) {
+        client.deadline.at = self.now.saturating_add(within);
+        self.watch_client(client);
+    }
+
+    fn watch_client(&mut self, client: &mut Client) {
+        if client.deadline.at < client.deadline.armed {
+            client.deadline.armed = client.deadline.at;
+            self.timers.arm(client.sock, client.deadline.at);
+        }
+    }
+
+    /// The same for an idle upstream.
+    pub(crate) fn watch_upstream(&mut self, upstream: &mut Upstream) {
+        if upstream.deadline.at < upstream.deadline.armed {
+            upstream.deadline.armed = upstream.deadline.at;
+            self.timers.arm(upstream.sock, upstream.deadline.at);
+        }
+    }
+
+    /// Gives a receive buffer back.
+    pub(crate) fn release(&mut self, held: Held) {
+        self.ring.release(held);
+    }
+
+    /// Takes apart a payload that was sent or will not be.
+    pub(crate) fn recycle(&mut self, payload: Payload) {
+        if payload.head.capacity() > 0 {
+            self.memory.spare.give(payload.head);
+        }
+        match payload.body {
+            Body::Held { buffer, .. } => self.release(buffer),
+            Body::Owned { bytes, .. } => self.memory.spare.give(bytes),
+            Body::None | Body::Static(_) => {}
+        }
+    }
+
+    /// Closes a client connection and forgets its request.
+    pub(crate) fn close_client(&mut self, client: &mut Client) {
+        client.stage = Stage::Closed;
+        self.ring.close(client.sock);
+        while let Some(payload) = client.outbox.pop() {
+            self.recycle(payload);
+        }
+        self.memory.spare.give(std::mem::take(&mut client.inbuf));
+        if let Some(exchange) = client.exchange.take() {
+            self.keep_exchange(exchange);
+        }
+    }
+
+    /// Closes an upstream connection. Its pool must not hold it any more.
+    pub(crate) fn close_upstream(&mut self, upstream: &mut Upstream) {
+        upstream.state = UpstreamState::Closed;
+        self.ring.close(upstream.sock);
+        while let Some(payload) = upstream.outbox.pop() {
+            self.recycle(payload);
+        }
+        self.memory.spare.give(std::mem::take(&mut upstream.inbuf));
+    }
+
+    fn close_idle(&mut self, sock: Sock) {
+        if let Some(mut upstream) = self.conns.take_upstream(sock) {
+            self.close_upstream(&mut upstream);
+            self.conns.put_upstream(upstream);
+        }
+    }
+
+    /// An exchange to fill.
+    pub(crate) fn new_exchange(&mut self) -> Box<Exchange> {
+        self.memory.exchanges.pop().unwrap_or_else(|| Box::new(Exchange::new()))
+    }
+
+    /// Takes back an exchange that is over.
+    pub(crate) fn keep_exchange(&mut self, mut exchange: Box<Exchange>) {
+        self.memory.spare.give(std::mem::take(&mut exchange.request));
+        exchange.clear();
+        if self.memory.exchanges.len() < EXCHANGES_KEPT {
+            self.memory.exchanges.push(exchange);
+        }
+    }
+
+    /// Goes a step down.
+    pub fn drain(&mut self, phase: DrainPhase) {
+        self.phase = self.phase.max(phase);
+        if self.phase >= DrainPhase::Closing {
+            let listeners: Vec<_> = self.rules.vips.iter_mut().filter_map(|v| v.listener.take()).collect();
+            listeners.into_iter().for_each(|listener| self.ring.close_listener(listener));
+            self.close_clients();
+        }
+    }
+
+    /// Closes idle client connections; when cutting, all of them.
+    fn close_clients(&mut self) {
+        for sock in self.conns.socks(|conn| matches!(conn, Conn::Client(_))) {
+            let Some(mut client) = self.conns.take_client(sock) else { continue };
+            if client.exchange.is_none() && client.outbox.is_idle() {
+                self.close_client(&mut client);
+            } else if self.phase == DrainPhase::Cutting {
+                self.abandon(&mut client);
+            }
+            self.conns.put_client(client);
+        }
+    }
+
+    /// Whether this shard has nothing left to do.
+    pub fn is_quiet(&self) -> bool {
+        self.conns.clients == 0 && self.rules.vips.iter().all(|v| v.listener.is_none())
+    }
+
+    /// What this shard knows of itself.
+    pub fn report(&mut self, shard: usize) -> ShardReport {
+        let counters = self.ring.counters();
+        self.tally.set(Count::Starved, counters.starved);
+        self.tally.set(Count::Overflowed, counters.overflowed);
+        let mut report = ShardReport {
+            shard,
+            generation: self.rules.table.generation,
+            clients: self.conns.clients,
+            upstreams: self.conns.upstreams,
+            active: self.active(),
+            answers: self.rules.answers(),
+            ..ShardReport::default()
+        };
+        self.tally.report(&mut report);
+        report
+    }
+
+    fn active(&self) -> u64 {
+        let busy = |conn: &Conn| matches!(conn, Conn::Client(client) if client.exchange.is_some());
+        self.conns.socks(busy).len() as u64
+    }
+}

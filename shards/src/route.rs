@@ -1,0 +1,163 @@
+//! Where a whole request goes: its facts, its pool, its endpoint, its charge. Owns asking in that order;
+//! must never compare endpoints (the decision does).
+
+use crate::conn::{Client, Stage};
+use crate::exchange::{Charge, Exchange, RequestFacts, Word};
+use crate::flow::Flow;
+use std::rc::Rc;
+use warmpath_core::decide::{Facts, decide};
+use warmpath_core::fault::Fault;
+use warmpath_core::fleet::Excluded;
+use warmpath_core::table::NoRoute;
+use warmpath_parser::http1::{Field, Framing, Method};
+use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
+use warmpath_ring::Ring;
+
+/// What serves a request.
+enum Serves {
+    /// A pool, now in the exchange.
+    Pool,
+    /// The gateway, by the list of models of its pools.
+    ModelList,
+}
+
+impl<R: Ring> Flow<R> {
+    /// Routes the request of `client` and sends it on its way, or refuses it.
+    pub(crate) fn route(&mut self, client: &mut Client) {
+        client.stage = Stage::Dialing;
+        let Some(mut exchange) = client.exchange.take() else { return };
+        let found = self.find_pool(client.vip, &mut exchange);
+        client.exchange = Some(exchange);
+        match found {
+            Ok(Serves::Pool) => self.choose_and_dial(client),
+            Ok(Serves::ModelList) => self.answer_models(client),
+            Err(fault) => self.refuse(client, fault),
+        }
+    }
+
+    fn find_pool(&mut self, vip: usize, exchange: &mut Exchange) -> Result<Serves, Fault> {
+        self.learn_facts(exchange)?;
+        let bytes = &exchange.request[..];
+        let path = exchange.head.path.of(bytes);
+        if exchange.head.method == Method::Get && path == b"/v1/models" && self.lists_models(vip) {
+            return Ok(Serves::ModelList);
+        }
+        let host = exchange.head.authority.of(bytes);
+        let service = self.rules.route(vip, host, path, exchange.facts.model.bytes());
+        exchange.route.service = Some(service.map_err(|why| match why {
+            NoRoute::NoRules => Fault::NoRules,
+            NoRoute::NoRoute => Fault::NoRoute,
+            NoRoute::ModelUnavailable => Fault::ModelUnavailable,
+        })?);
+        Ok(Serves::Pool)
+    }
+
+    fn lists_models(&self, vip: usize) -> bool {
+        let address = self.rules.vips[vip].address;
+        self.rules.table.vip(address).is_some_and(|vip| vip.models().next().is_some())
+    }
+
+    /// Reads what routing may know: ids from the head, members from the body.
+    fn learn_facts(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
+        let bytes = &exchange.request[..];
+        let value = |field| exchange.headers.first(field).map(|h| h.value.of(bytes)).filter(|v| !v.is_empty());
+        let mut facts = RequestFacts::default();
+        if let Some(id) = value(Field::XRequestId) {
+            facts.id = Word::of(id);
+        } else if self.settings.features.request_id {
+            facts.id = Word::of(&self.random.hex32());
+        }
+        let body = &bytes[exchange.body.clone()];
+        let is_json = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
+        if self.settings.features.peek && is_json && !exchange.uninspected {
+            self.members.clear();
+            if json::peek(body, &mut self.members, JsonLimits::default()).is_ok() {
+                facts.model = model_of(body, &self.members);
+            }
+        }
+        if let Some(model) = value(Field::XModel) {
+            facts.model = Word::of(model);
+        }
+        exchange.facts = facts;
+        Ok(())
+    }
+
+    /// Chooses an endpoint not tried yet, charges it, and dials it.
+    pub(crate) fn choose_and_dial(&mut self, client: &mut Client) {
+        let Some(exchange) = &mut client.exchange else { return };
+        match self.choose(exchange) {
+            Ok(()) => self.dial(client),
+            Err(fault) => self.refuse(client, fault),
+        }
+    }
+
+    /// Decides and reserves in one: when a reservation meets its bound, the next best is asked for.
+    fn choose(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
+        let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
+        let mut facts = Facts { prefix: exchange.facts.prefix, excluded: exchange.route.tried };
+        service.service.view(self.now, &mut self.view);
+        loop {
+            let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
+            let Some(decision) = decision else {
+                let nobody_tried = exchange.route.tried == Excluded::default();
+                return Err(if nobody_tried { Fault::NoHealthyBackend } else { Fault::BackendUnreachable });
+            };
+            let state = &service.service.endpoints[decision.endpoint];
+            if state.reserve(decision.load_bound) {
+                exchange.route.endpoint = decision.endpoint;
+                exchange.route.reason = Some(decision.reason);
+                exchange.route.charge = Some(Charge::of(state.clone()));
+                return Ok(());
+            }
+            facts.excluded.add(decision.endpoint);
+        }
+    }
+
+    fn answer_models(&mut self, client: &mut Client) {
+        let address = self.rules.vips[client.vip].address;
+        let mut names: Vec<&str> = self.rules.table.vip(address).map(|v| v.models().collect()).unwrap_or_default();
+        names.sort_unstable();
+        names.dedup();
+        let body = model_list(&names);
+        self.answer(client, 200, body);
+    }
+}
+
+/// The model that a body names, if it is a string.
+fn model_of(body: &[u8], members: &Members) -> Word<128> {
+    match members.get(Member::Model) {
+        Some(value) => match value.kind {
+            Kind::String { escaped: false } => Word::of(value.inner().of(body)),
+            Kind::String { escaped: true } => {
+                let mut text = Vec::new();
+                json::text(body, value, &mut text);
+                Word::of(&text)
+            }
+            _ => Word::default(),
+        },
+        None => Word::default(),
+    }
+}
+
+/// The body of `GET /v1/models`.
+fn model_list(names: &[&str]) -> Vec<u8> {
+    let model = |name: &&str| {
+        serde_json::json!({"id": name, "object": "model", "created": 0, "owned_by": "warmpath"})
+    };
+    let data: Vec<_> = names.iter().map(model).collect();
+    serde_json::json!({"object": "list", "data": data}).to_string().into_bytes()
+}
+
+/// How the request's body goes out.
+pub(crate) fn outgoing_framing(exchange: &Exchange) -> Framing {
+    match (&exchange.upload, exchange.head.body) {
+        (crate::exchange::Upload::Rechunking { .. }, _) => Framing::Chunked,
+        (crate::exchange::Upload::Whole, Framing::Chunked) => Framing::Length(exchange.body.len() as u64),
+        (_, framing) => framing,
+    }
+}
+
+/// The service of an exchange, for those who need its rule.
+pub(crate) fn rule_of(exchange: &Exchange) -> Option<Rc<crate::services::ShardService>> {
+    exchange.route.service.clone()
+}

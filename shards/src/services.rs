@@ -1,0 +1,144 @@
+//! The rules in force as one shard holds them: the published table, with this shard's listeners, pools and
+//! turns beside it. Owns the swap from one table to the next; must never change a table.
+
+use crate::pool::{PoolId, Pools};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use warmpath_core::control::AnswerCount;
+use warmpath_core::decide::Turn;
+use warmpath_core::table::{NoRoute, Service, Table};
+use warmpath_ring::Listener;
+
+/// A service, with what this shard keeps for it. A request holds it to its end.
+pub struct ShardService {
+    /// The rule and its endpoints.
+    pub service: Arc<Service>,
+    /// The pool of each endpoint.
+    pub pools: Vec<PoolId>,
+    /// Whose turn it is.
+    pub turn: RefCell<Turn>,
+    /// Answers by endpoint and status class.
+    pub answers: RefCell<Vec<[u64; 6]>>,
+}
+
+/// One VIP of this shard. Slots are never removed: clients name them.
+pub struct VipSlot {
+    /// The address.
+    pub address: SocketAddr,
+    /// This shard's listener, while the VIP has rules.
+    pub listener: Option<Listener>,
+    /// Its services; empty when all rules are gone.
+    pub services: Vec<Rc<ShardService>>,
+}
+
+/// The rules as this shard holds them.
+#[derive(Default)]
+pub struct ShardRules {
+    /// The table published last.
+    pub table: Arc<Table>,
+    /// All VIPs ever served.
+    pub vips: Vec<VipSlot>,
+}
+
+impl ShardRules {
+    /// Takes over `table`; returns the listeners to close.
+    pub fn install(&mut self, table: Arc<Table>, pools: &mut Pools) -> Vec<Listener> {
+        let mut closing = Vec::new();
+        for slot in &mut self.vips {
+            if table.vip(slot.address).is_none() {
+                slot.services.clear();
+                closing.extend(slot.listener.take());
+            }
+        }
+        for vip in &table.vips {
+            let slot = self.slot(vip.address);
+            let before = std::mem::take(&mut self.vips[slot].services);
+            let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools)));
+            self.vips[slot].services = after.collect();
+        }
+        self.table = table;
+        closing
+    }
+
+    /// The slot of an address, made when new.
+    pub fn slot(&mut self, address: SocketAddr) -> usize {
+        self.vips.iter().position(|v| v.address == address).unwrap_or_else(|| {
+            self.vips.push(VipSlot { address, listener: None, services: Vec::new() });
+            self.vips.len() - 1
+        })
+    }
+
+    /// The VIP that a listener serves.
+    pub fn slot_of(&self, listener: Listener) -> Option<usize> {
+        self.vips.iter().position(|v| v.listener == Some(listener))
+    }
+
+    /// The service for a request that came to the VIP in `slot`.
+    pub fn route(
+        &self,
+        slot: usize,
+        host: &[u8],
+        path: &[u8],
+        model: &[u8],
+    ) -> Result<Rc<ShardService>, NoRoute> {
+        let slot = &self.vips[slot];
+        let vip = self.table.vip(slot.address).ok_or(NoRoute::NoRules)?;
+        let service = vip.route(host, path, model)?;
+        let own = slot.services.iter().find(|s| Arc::ptr_eq(&s.service, service));
+        own.cloned().ok_or(NoRoute::NoRules)
+    }
+
+    /// Answers counted so far.
+    pub fn answers(&self) -> Vec<AnswerCount> {
+        self.vips.iter().flat_map(|v| &v.services).flat_map(|s| s.answer_counts()).collect()
+    }
+}
+
+impl ShardService {
+    fn new(service: &Arc<Service>, before: &[Rc<ShardService>], pools: &mut Pools) -> ShardService {
+        let old = before.iter().find(|s| s.service.number == service.number);
+        let count_of = |address| {
+            let old = old?;
+            let place = old.service.endpoints.iter().position(|e| e.address() == address)?;
+            old.answers.borrow().get(place).copied()
+        };
+        let mut answers: Vec<[u64; 6]> =
+            service.endpoints.iter().map(|e| count_of(e.address()).unwrap_or_default()).collect();
+        let own = old.and_then(|s| s.answers.borrow().last().copied());
+        answers.push(own.unwrap_or_default());
+        ShardService {
+            service: service.clone(),
+            pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
+            turn: RefCell::new(old.map(|s| s.turn.borrow().clone()).unwrap_or_default()),
+            answers: RefCell::new(answers),
+        }
+    }
+
+    /// Counts an answer of an endpoint, or with `None` one that the gateway gave itself.
+    pub fn count_answer(&self, endpoint: Option<usize>, status: u16) {
+        let mut answers = self.answers.borrow_mut();
+        let place = endpoint.unwrap_or(self.service.endpoints.len());
+        if let Some(classes) = answers.get_mut(place) {
+            classes[usize::from(status / 100).min(5)] += 1;
+        }
+    }
+
+    fn answer_counts(&self) -> Vec<AnswerCount> {
+        let answers = self.answers.borrow();
+        let mut out = Vec::new();
+        for (place, classes) in answers.iter().enumerate() {
+            let endpoint = self.service.endpoints.get(place).map(|e| e.address());
+            for (class, count) in classes.iter().enumerate().filter(|(_, count)| **count > 0) {
+                out.push(AnswerCount {
+                    service: self.service.number,
+                    endpoint,
+                    class: class as u8,
+                    count: *count,
+                });
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,158 @@
+//! What a shard counts. Owns its counters, histograms and last receipts, all its own memory; must never
+//! allocate on the way of a request.
+
+use crate::exchange::{Exchange, Word};
+use std::net::SocketAddr;
+use warmpath_core::Nanos;
+use warmpath_core::control::{Count, FIRST_BYTE_BUCKETS_US, ShardReport};
+use warmpath_core::decide::Reason;
+use warmpath_core::receipt::{Outcome, Receipt};
+
+/// Receipts a shard keeps.
+const RECEIPTS: usize = 256;
+
+/// The counters of one shard.
+pub struct Tally {
+    counts: [u64; Count::ALL.len()],
+    first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
+    first_byte_us_sum: u64,
+    turn_us: [u64; 24],
+    turn_us_max: u64,
+    records: Vec<Record>,
+    next_record: usize,
+}
+
+/// A receipt in a fixed size.
+#[derive(Clone, Copy)]
+struct Record {
+    at: Nanos,
+    id: Word<64>,
+    model: Word<128>,
+    service: u32,
+    endpoint: Option<SocketAddr>,
+    reason: Option<Reason>,
+    status: u16,
+    outcome: Outcome,
+    streamed: bool,
+    first_byte: Nanos,
+    total: Nanos,
+    bytes_out: u64,
+    retries: u8,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally {
+            counts: [0; Count::ALL.len()],
+            first_byte_us: Default::default(),
+            first_byte_us_sum: 0,
+            turn_us: [0; 24],
+            turn_us_max: 0,
+            records: Vec::with_capacity(RECEIPTS),
+            next_record: 0,
+        }
+    }
+}
+
+impl Tally {
+    /// Counts one.
+    #[inline]
+    pub fn count(&mut self, what: Count) {
+        self.counts[what as usize] += 1;
+    }
+
+    /// Counts many.
+    #[inline]
+    pub fn add(&mut self, what: Count, many: u64) {
+        self.counts[what as usize] += many;
+    }
+
+    /// Sets a count that something else keeps.
+    pub fn set(&mut self, what: Count, value: u64) {
+        self.counts[what as usize] = value;
+    }
+
+    /// How many were counted.
+    pub fn of(&self, what: Count) -> u64 {
+        self.counts[what as usize]
+    }
+
+    /// Takes the length of a loop turn.
+    #[inline]
+    pub fn turn(&mut self, nanos: Nanos) {
+        let us = nanos / 1000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.turn_us[bucket.min(self.turn_us.len() - 1)] += 1;
+        self.turn_us_max = self.turn_us_max.max(us);
+    }
+
+    /// Takes the time to an answer's first byte.
+    pub fn first_byte(&mut self, nanos: Nanos) {
+        let us = nanos / 1000;
+        let bucket = FIRST_BYTE_BUCKETS_US.partition_point(|bound| *bound < us);
+        self.first_byte_us[bucket] += 1;
+        self.first_byte_us_sum += us;
+    }
+
+    /// Keeps the receipt of a finished exchange.
+    pub fn receipt(&mut self, exchange: &Exchange, outcome: Outcome, status: u16, now: Nanos) {
+        let route = &exchange.route;
+        let service = route.service.as_ref();
+        let times = &exchange.times;
+        let record = Record {
+            at: now,
+            id: exchange.facts.id,
+            model: exchange.facts.model,
+            service: service.map_or(0, |s| s.service.number),
+            endpoint: service
+                .filter(|_| route.reason.is_some())
+                .and_then(|s| s.service.endpoints.get(route.endpoint))
+                .map(|e| e.address()),
+            reason: route.reason,
+            status,
+            outcome,
+            streamed: exchange.answer.streamed,
+            first_byte: times.first_byte.saturating_sub(times.begun),
+            total: now.saturating_sub(times.begun),
+            bytes_out: exchange.answer.bytes_out,
+            retries: route.retries,
+        };
+        match self.records.get_mut(self.next_record) {
+            Some(place) => *place = record,
+            None => self.records.push(record),
+        }
+        self.next_record = (self.next_record + 1) % RECEIPTS;
+    }
+
+    /// Fills in what this counts.
+    pub fn report(&self, report: &mut ShardReport) {
+        report.counts = Count::ALL.iter().map(|c| (*c, self.of(*c))).collect();
+        report.first_byte_us = self.first_byte_us;
+        report.first_byte_us_sum = self.first_byte_us_sum;
+        report.turn_us = self.turn_us;
+        report.turn_us_max = self.turn_us_max;
+        let (newer, older) = self.records.split_at(self.next_record.min(self.records.len()));
+        report.receipts = older.iter().chain(newer).map(Record::receipt).collect();
+    }
+}
+
+impl Record {
+    fn receipt(&self) -> Receipt {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Receipt {
+            at: self.at,
+            id: text(self.id.bytes()),
+            service: self.service,
+            model: text(self.model.bytes()),
+            endpoint: self.endpoint,
+            reason: self.reason,
+            status: self.status,
+            outcome: self.outcome,
+            streamed: self.streamed,
+            first_byte: self.first_byte,
+            total: self.total,
+            bytes_out: self.bytes_out,
+            retries: self.retries,
+        }
+    }
+}
