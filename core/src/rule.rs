@@ -106,10 +106,12 @@ pub struct Endpoint {
 pub struct Deadlines {
     /// `timeoutMemberConnect`: to establish an upstream connection.
     pub connect: Nanos,
-    /// To the first byte of the answer, after the request was sent.
+    /// `first_byte_timeout_ms`: to the first byte of the answer, after the request was sent.
     pub first_byte: Nanos,
-    /// `timeoutMemberData`: between two reads of the answer.
+    /// `timeoutMemberData`, else `inactiveTimeOut`: between two reads of the answer.
     pub between_bytes: Nanos,
+    /// The same within an event stream; `sse_mode` without `timeoutMemberData` lifts it to `stream`.
+    pub between_events: Nanos,
     /// `max_stream_duration_sec`: for the whole answer.
     pub stream: Nanos,
 }
@@ -120,6 +122,7 @@ impl Default for Deadlines {
             connect: 500 * MILLISECOND,
             first_byte: 600 * SECOND,
             between_bytes: 300 * SECOND,
+            between_events: 300 * SECOND,
             stream: 86_400 * SECOND,
         }
     }
