@@ -1,6 +1,8 @@
 //! What went wrong, whose fault it is, and what the client is told. Owns the one mapping from a fault to
 //! status, code and words; must never be bypassed by a status typed elsewhere.
 
+use warmpath_parser::Malformed;
+
 /// Who has to act for a fault to go away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
@@ -16,12 +18,7 @@ pub enum Blame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The bytes are no acceptable HTTP request; the parser's own status and words.
-    Malformed {
-        /// 4xx or 5xx as the parser decides.
-        status: u16,
-        /// Its one-sentence cause.
-        cause: &'static str,
-    },
+    Malformed(Malformed),
     /// The body is said to be JSON and is not.
     BadJson,
     /// The head did not arrive in time.
@@ -82,7 +79,7 @@ impl Fault {
     pub fn refusal(self) -> Refusal {
         use Blame::{Client, Engine, Gateway};
         let (status, code, message, retry_after, blame) = match self {
-            Fault::Malformed { status, cause } => (status, "bad_request", cause, 0, Client),
+            Fault::Malformed(rule) => (rule.status(), "bad_request", rule.cause(), 0, Client),
             Fault::BadJson => (400, "invalid_json", "the body is not valid JSON", 0, Client),
             Fault::HeadTimeout => (408, "head_timeout", "the request head did not arrive in time", 0, Client),
             Fault::BodyTimeout => (408, "body_timeout", "the request body did not arrive in time", 0, Client),

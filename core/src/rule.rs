@@ -90,6 +90,22 @@ pub struct Chwbl {
     pub cache_salt: bool,
 }
 
+impl Chwbl {
+    /// The flag bits that a level knows: 1: bits 0 to 4, 2: also bit 5, 3: all.
+    pub fn flag_mask(level: u8) -> u8 {
+        match level {
+            1 => 0x1f,
+            2 => 0x3f,
+            _ => 0xff,
+        }
+    }
+
+    /// The flags that count.
+    pub fn effective_flags(&self) -> u8 {
+        self.flags & Self::flag_mask(self.level)
+    }
+}
+
 /// One engine process behind a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {
@@ -106,10 +122,12 @@ pub struct Endpoint {
 pub struct Deadlines {
     /// `timeoutMemberConnect`: to establish an upstream connection.
     pub connect: Nanos,
-    /// To the first byte of the answer, after the request was sent.
+    /// `first_byte_timeout_ms`: to the first byte of the answer, after the request was sent.
     pub first_byte: Nanos,
-    /// `timeoutMemberData`: between two reads of the answer.
+    /// `timeoutMemberData`, else `inactiveTimeOut`: between two reads of the answer.
     pub between_bytes: Nanos,
+    /// The same within an event stream; `sse_mode` without `timeoutMemberData` lifts it to `stream`.
+    pub between_events: Nanos,
     /// `max_stream_duration_sec`: for the whole answer.
     pub stream: Nanos,
 }
@@ -120,6 +138,7 @@ impl Default for Deadlines {
             connect: 500 * MILLISECOND,
             first_byte: 600 * SECOND,
             between_bytes: 300 * SECOND,
+            between_events: 300 * SECOND,
             stream: 86_400 * SECOND,
         }
     }

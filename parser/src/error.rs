@@ -182,6 +182,11 @@ impl Malformed {
         self.facts().1
     }
 
+    /// The cause, in a few words.
+    pub fn cause(self) -> &'static str {
+        self.facts().2
+    }
+
     fn facts(self) -> (u16, &'static str, &'static str) {
         use Malformed::*;
         match self {

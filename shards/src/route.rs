@@ -2,9 +2,8 @@
 //! must never compare endpoints (the decision does).
 
 use crate::conn::{Client, Stage};
-use crate::exchange::{Charge, Exchange, RequestFacts, Word};
+use crate::exchange::{Charge, Exchange, RequestFacts, Upload, Word};
 use crate::flow::Flow;
-use std::rc::Rc;
 use warmpath_core::decide::{Facts, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
@@ -70,7 +69,6 @@ impl<R: Ring> Flow<R> {
         let body = &bytes[exchange.body.clone()];
         let is_json = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
         if self.settings.features.peek && is_json && !exchange.uninspected {
-            self.members.clear();
             if json::peek(body, &mut self.members, JsonLimits::default()).is_ok() {
                 facts.model = model_of(body, &self.members);
             }
@@ -129,9 +127,8 @@ fn model_of(body: &[u8], members: &Members) -> Word<128> {
         Some(value) => match value.kind {
             Kind::String { escaped: false } => Word::of(value.inner().of(body)),
             Kind::String { escaped: true } => {
-                let mut text = Vec::new();
-                json::text(body, value, &mut text);
-                Word::of(&text)
+                let text: String = serde_json::from_slice(value.raw.of(body)).unwrap_or_default();
+                Word::of(text.as_bytes())
             }
             _ => Word::default(),
         },
@@ -151,13 +148,8 @@ fn model_list(names: &[&str]) -> Vec<u8> {
 /// How the request's body goes out.
 pub(crate) fn outgoing_framing(exchange: &Exchange) -> Framing {
     match (&exchange.upload, exchange.head.body) {
-        (crate::exchange::Upload::Rechunking { .. }, _) => Framing::Chunked,
-        (crate::exchange::Upload::Whole, Framing::Chunked) => Framing::Length(exchange.body.len() as u64),
+        (Upload::Rechunking { .. }, _) => Framing::Chunked,
+        (Upload::Whole, Framing::Chunked) => Framing::Length(exchange.body.len() as u64),
         (_, framing) => framing,
     }
-}
-
-/// The service of an exchange, for those who need its rule.
-pub(crate) fn rule_of(exchange: &Exchange) -> Option<Rc<crate::services::ShardService>> {
-    exchange.route.service.clone()
 }

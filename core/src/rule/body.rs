@@ -1,1 +1,66 @@
-//! From a rule body (JSON) to a [`Rule`](super::Rule). Owns the table of members; must never accept a body in part.
+//! From a rule body (JSON) to a [`Rule`]. Owns the table of members; must never accept a body in part.
+//!
+//! The body is that of the loxilb AI gateway (`{"serviceArguments": {…}, "endpoints": […]}`). Every member
+//! of it is known by the table ([`table`]); what this gateway does not serve is accepted at its default, where it means
+//! nothing, and refused otherwise. Checks run from coarse to fine: kinds and names, contradictions, what is
+//! served, what the values mean together. Absent `weight` (1), absent `mode` (4) and rules whose endpoints
+//! are of another address family than the VIP are accepted here and refused by that gateway.
+
+mod body_fault;
+mod build;
+mod document;
+mod given;
+mod members;
+mod nearest;
+mod probe;
+mod readback;
+mod shapes;
+mod table;
+
+pub use body_fault::BodyFault;
+pub use document::document;
+pub use readback::readback;
+
+use super::Rule;
+use crate::fleet::ENDPOINTS_MAX;
+use body_fault::Class;
+use given::Given;
+use serde_json::Value;
+
+/// The rule that `body` describes. `fresh_id` makes an id where the body gives none.
+pub fn parse(body: &Value, fresh_id: impl FnOnce() -> String) -> Result<Rule, BodyFault> {
+    let top = Given::new(body, table::BODY, "", &[("serviceArguments", table::SERVICE)])?;
+    let service = Given::new(
+        top.value("serviceArguments").unwrap_or(&Value::Null),
+        table::SERVICE,
+        "serviceArguments",
+        &[("endpoints[]", table::ENDPOINT), ("the body itself", table::BODY)],
+    )?;
+    let list = top.list("endpoints");
+    check_count(list.len(), &top)?;
+    let paths: Vec<String> = (0..list.len()).map(|i| format!("endpoints[{i}]")).collect();
+    let endpoints = list
+        .iter()
+        .zip(&paths)
+        .map(|(e, path)| Given::new(e, table::ENDPOINT, path, &[("serviceArguments", table::SERVICE)]))
+        .collect::<Result<Vec<Given>, BodyFault>>()?;
+    shapes::check(&service, &endpoints)?;
+    for given in [top, service].iter().chain(&endpoints) {
+        given.served()?;
+    }
+    build::rule(&service, &endpoints, fresh_id)
+}
+
+fn check_count(count: usize, top: &Given) -> Result<(), BodyFault> {
+    if (1..=ENDPOINTS_MAX).contains(&count) {
+        return Ok(());
+    }
+    let problem = format!("{count} endpoints");
+    Err(top.fault(Class::OutOfRange, "endpoints", &problem, format!("use 1 to {ENDPOINTS_MAX}")))
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod table_tests;

@@ -66,6 +66,11 @@ impl ChunkDecoder {
         self.stage == Stage::Done
     }
 
+    /// Whether a chunk, or the first one, may be written here: nothing of the next size line has come.
+    pub fn is_between_chunks(&self) -> bool {
+        self.stage == Stage::Size
+    }
+
     /// Deals with the framing at the front of `input` and at most one run of data behind it. Consumes at
     /// least one byte of a non-empty input unless the body is already complete; call again with what is
     /// left until all is consumed or `done`.

@@ -1,0 +1,189 @@
+//! From checked members to the typed rule. Owns what values mean together; units become nanoseconds here.
+
+use super::body_fault::{BodyFault, Class};
+use super::given::Given;
+use crate::rule::{Chwbl, Deadlines, Endpoint, HalfClose, PathMatch, Rule, RuleKey, Selector};
+use crate::{MILLISECOND, Nanos, SECOND};
+use std::net::SocketAddr;
+
+/// The rule of a body whose values are all served.
+pub(super) fn rule(
+    service: &Given,
+    endpoints: &[Given],
+    fresh_id: impl FnOnce() -> String,
+) -> Result<Rule, BodyFault> {
+    let key = key(service)?;
+    let specs = endpoint_specs(endpoints)?;
+    let probe = super::probe::probe(service, endpoints)?;
+    Ok(Rule {
+        key,
+        id: id(service, fresh_id)?,
+        name: service.text("name").to_string(),
+        selector: selector(service),
+        endpoints: specs,
+        deadlines: deadlines(service),
+        probe,
+        sse_mode: service.flag("sse_mode"),
+        retry_before_first_byte: service.int("retry_before_first_byte") as u8,
+        half_close: match service.text("half_close") {
+            "serve" => HalfClose::Serve,
+            _ => HalfClose::Leave,
+        },
+        enabled: service.flag("adminStateUp"),
+    })
+}
+
+fn key(service: &Given) -> Result<RuleKey, BodyFault> {
+    let port = service.int("port");
+    if !matches!(service.int("portMax"), 0) && service.int("portMax") != port {
+        let problem = "port ranges are not in this build";
+        return Err(service.fault(Class::NotInThisBuild, "portMax", problem, "use the value of port"));
+    }
+    let address = service.address("externalIP")?;
+    if address.is_multicast() {
+        return Err(service.fault(
+            Class::OutOfRange,
+            "externalIP",
+            "a multicast address",
+            "use a host's address",
+        ));
+    }
+    let (path, path_match) = path(service)?;
+    Ok(RuleKey {
+        vip: SocketAddr::new(address, port as u16),
+        host: host(service)?,
+        path,
+        path_match,
+        model: service.text("model_name").to_string(),
+    })
+}
+
+/// The host in the form that requests are compared with: lower case, IPv6 in brackets, no final dot.
+fn host(service: &Given) -> Result<String, BodyFault> {
+    let given = service.text("host");
+    if given.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Ok(format!("[{}]", given.to_ascii_lowercase()));
+    }
+    let in_brackets = given.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    if in_brackets.is_some_and(|h| h.parse::<std::net::Ipv6Addr>().is_ok()) {
+        return Ok(given.to_ascii_lowercase());
+    }
+    let name = given.strip_suffix('.').unwrap_or(given);
+    let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    match name.bytes().all(known) && (given.is_empty() || !name.is_empty()) {
+        true => Ok(name.to_ascii_lowercase()),
+        false => Err(service.fault(
+            Class::OutOfRange,
+            "host",
+            "not a plain host name",
+            "use a name or address without port, scheme or wildcard",
+        )),
+    }
+}
+
+/// The path and how it is compared. A final slash of a prefix means nothing and is dropped, so that equal
+/// prefixes are equal keys.
+fn path(service: &Given) -> Result<(String, PathMatch), BodyFault> {
+    let path = service.text("path_prefix");
+    let how = match (service.text("path_match_mode"), path.is_empty()) {
+        ("" | "disabled", true) => return Ok((String::new(), PathMatch::Disabled)),
+        ("disabled", false) => {
+            let problem = "path_prefix is given but would not be compared";
+            let cure = "use \"prefix\" or \"exact\", or leave path_prefix out";
+            return Err(service.fault(Class::Conflict, "path_match_mode", problem, cure));
+        }
+        (_, true) => {
+            let cure = "add path_prefix, for example \"/v1\"";
+            return Err(service.fault(Class::Conflict, "path_match_mode", "path_prefix is missing", cure));
+        }
+        ("exact", false) => PathMatch::Exact,
+        (_, false) => PathMatch::Prefix,
+    };
+    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'?' | b'#');
+    if !path.starts_with('/') || !path.bytes().all(plain) {
+        let cure = "use a path from \"/\", percent-encoded, without query";
+        return Err(service.fault(Class::OutOfRange, "path_prefix", "not a plain path", cure));
+    }
+    let kept = match how {
+        PathMatch::Prefix if path.len() > 1 => path.strip_suffix('/').unwrap_or(path),
+        _ => path,
+    };
+    Ok((kept.to_string(), how))
+}
+
+fn id(service: &Given, fresh_id: impl FnOnce() -> String) -> Result<String, BodyFault> {
+    let id = service.text("id");
+    if id.is_empty() {
+        return Ok(fresh_id());
+    }
+    match id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
+        true => Ok(id.to_string()),
+        false => {
+            let cure = "use letters, digits, '-', '_' and '.', since it stands in URLs";
+            Err(service.fault(Class::OutOfRange, "id", "it holds other characters", cure))
+        }
+    }
+}
+
+fn selector(service: &Given) -> Selector {
+    match service.int("sel") {
+        2 => Selector::Weighted,
+        4 => Selector::LeastConnections,
+        8 => Selector::Chwbl(chwbl(service)),
+        _ => Selector::RoundRobin,
+    }
+}
+
+fn chwbl(service: &Given) -> Chwbl {
+    let cache_salt = service.flag("chwbl_enable_cache_salt");
+    let salt_bit = if cache_salt { 8 } else { 0 };
+    Chwbl {
+        level: service.int("chwbl_prefix_hash_level") as u8,
+        flags: service.int("chwbl_prefix_hash_flags") as u8 | salt_bit,
+        load_factor: service.int("chwbl_mean_load_factor") as u16,
+        replication: service.int("chwbl_replication") as u16,
+        cache_salt,
+    }
+}
+
+fn deadlines(service: &Given) -> Deadlines {
+    let default = Deadlines::default();
+    let or = |value: i64, unit: Nanos, default: Nanos| match value {
+        0 => default,
+        n => n.unsigned_abs() * unit,
+    };
+    let stream = or(service.int("max_stream_duration_sec"), SECOND, default.stream);
+    let idle = or(service.int("inactiveTimeOut"), SECOND, default.between_bytes);
+    let between_bytes = or(service.int("timeoutMemberData"), MILLISECOND, idle);
+    let lifted = service.flag("sse_mode") && service.int("timeoutMemberData") == 0;
+    Deadlines {
+        connect: or(service.int("timeoutMemberConnect"), MILLISECOND, default.connect),
+        first_byte: or(service.int("first_byte_timeout_ms"), MILLISECOND, default.first_byte),
+        between_bytes,
+        between_events: if lifted { stream } else { between_bytes },
+        stream,
+    }
+}
+
+fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
+    let mut specs: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
+    for given in endpoints {
+        let ip = given.address("endpointIP")?;
+        if ip.is_unspecified() || ip.is_multicast() {
+            let cure = "use the address of one host";
+            return Err(given.fault(
+                Class::OutOfRange,
+                "endpointIP",
+                "nothing can be connected to there",
+                cure,
+            ));
+        }
+        let address = SocketAddr::new(ip, given.int("targetPort") as u16);
+        if let Some(first) = specs.iter().position(|e| e.address == address) {
+            let problem = format!("{address} is endpoints[{first}] already");
+            return Err(given.fault(Class::Duplicate, "endpointIP", &problem, "name each endpoint once"));
+        }
+        specs.push(Endpoint { address, weight: given.int("weight") as u32, backup: given.flag("backup") });
+    }
+    Ok(specs)
+}

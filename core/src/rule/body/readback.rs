@@ -1,0 +1,62 @@
+//! A rule as `GET` lists it. Owns which effective values are shown beside what was posted; a readback may be
+//! posted again and means the same rule.
+
+use crate::rule::{Rule, Selector};
+use serde_json::{Map, Value, json};
+
+/// The list element of `rule`: the stored body, its id, and the effective values of what the body may leave
+/// open. The live `state` and `counter` of `endpoints[i]` are the caller's to add.
+pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
+    let mut out = stored_body.as_object().cloned().unwrap_or_default();
+    let mut service = object(out.remove("serviceArguments"));
+    service.insert("id".into(), rule.id.as_str().into());
+    for (name, value) in [
+        ("protocol", json!("tcp")),
+        ("sel", json!(selector_number(&rule.selector))),
+        ("mode", json!(4)),
+        ("adminStateUp", json!(rule.enabled)),
+    ] {
+        service.entry(name).or_insert(value);
+    }
+    if let Selector::Chwbl(chwbl) = &rule.selector {
+        service.insert("chwbl_prefix_hash_level".into(), chwbl.level.into());
+        service.insert("chwbl_prefix_hash_flags".into(), chwbl.flags.into());
+        service.insert("chwbl_mean_load_factor".into(), chwbl.load_factor.into());
+        service.insert("chwbl_replication".into(), chwbl.replication.into());
+        service.insert("chwbl_enable_cache_salt".into(), chwbl.cache_salt.into());
+    }
+    let endpoints = match out.remove("endpoints") {
+        Some(Value::Array(list)) => list.into_iter().map(|e| Value::Object(endpoint(e))).collect(),
+        _ => Vec::new(),
+    };
+    let mut ordered = Map::new();
+    ordered.insert("serviceArguments".into(), service.into());
+    ordered.insert("endpoints".into(), Value::Array(endpoints));
+    ordered.extend(out);
+    Value::Object(ordered)
+}
+
+/// An endpoint with its weight said and without the live members of an older readback.
+fn endpoint(stored: Value) -> Map<String, Value> {
+    let mut endpoint = object(Some(stored));
+    endpoint.shift_remove("state");
+    endpoint.shift_remove("counter");
+    endpoint.entry("weight").or_insert(json!(1));
+    endpoint
+}
+
+fn object(value: Option<Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn selector_number(selector: &Selector) -> u8 {
+    match selector {
+        Selector::RoundRobin => 0,
+        Selector::Weighted => 2,
+        Selector::LeastConnections => 4,
+        Selector::Chwbl(_) => 8,
+    }
+}

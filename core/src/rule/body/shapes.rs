@@ -1,0 +1,204 @@
+//! Members that contradict each other, whether or not this gateway serves them. Owns the reason phrases that
+//! scripts written for the loxilb AI gateway look for; they are kept to the letter.
+
+use super::body_fault::{BodyFault, Class};
+use super::given::Given;
+use crate::rule::Chwbl;
+
+/// A contradiction: which member is blamed, when, in which words, and the cure.
+struct Shape {
+    member: &'static str,
+    broken: fn(&Given, &[Given]) -> bool,
+    problem: &'static str,
+    cure: &'static str,
+}
+
+const fn shape(
+    member: &'static str,
+    broken: fn(&Given, &[Given]) -> bool,
+    problem: &'static str,
+    cure: &'static str,
+) -> Shape {
+    Shape { member, broken, problem, cure }
+}
+
+const USE_MODE_4: &str = "use mode 4";
+
+const SHAPES: &[Shape] = &[
+    shape(
+        "sel",
+        |s, _| s.int("sel") == 5 && not_full_proxy(s),
+        "sel=n2(5) requires mode=fullproxy",
+        USE_MODE_4,
+    ),
+    shape(
+        "sel",
+        |s, _| s.int("sel") == 8 && not_full_proxy(s),
+        "sel=chwbl(8) requires mode=fullproxy",
+        USE_MODE_4,
+    ),
+    shape(
+        "sel",
+        |s, _| s.int("sel") == 9 && not_full_proxy(s),
+        "sel=gpu-aware(9) requires mode=fullproxy",
+        USE_MODE_4,
+    ),
+    shape(
+        "sel",
+        |s, _| s.int("sel") == 10 && not_full_proxy(s),
+        "sel=wrr-hash(10) requires mode=fullproxy",
+        USE_MODE_4,
+    ),
+    shape("portMax", port_max_below, "portMax is below port", "use the value of port or leave it out"),
+    shape(
+        "pd_disagg_mode",
+        |s, _| disaggregated(s) && not_full_proxy(s),
+        "pd-disagg requires mode=fullproxy",
+        USE_MODE_4,
+    ),
+    shape(
+        "pd_disagg_mode",
+        |s, e| disaggregated(s) && (no_role(e, 1) || no_role(e, 2)),
+        "pd-disagg requires at least 1 prefill endpoint and 1 decode endpoint",
+        "give one endpoint ep_role 1 and one ep_role 2",
+    ),
+    shape(
+        "pd_cache_aware_mode",
+        |s, _| s.flag("pd_cache_aware_mode") && !disaggregated(s),
+        "pd-cache-aware requires pd_disagg_mode=true",
+        "set pd_disagg_mode or leave this out",
+    ),
+    shape(
+        "kvExactMode",
+        |s, _| s.int("kvExactMode") == 3 && disaggregated(s),
+        "kv-exact single-role mode is incompatible with pd-disagg",
+        "use kvExactMode 1",
+    ),
+    shape(
+        "kvExactMode",
+        |s, _| s.int("kvExactMode") == 3 && not_full_proxy(s),
+        "kv-exact single-role mode requires mode=fullproxy",
+        USE_MODE_4,
+    ),
+    shape(
+        "kvExactMode",
+        |s, _| s.int("kvExactMode") == 2 && s.text("kvEngineType") == "trtllm",
+        "kv-engine-type trtllm supports kvExactMode 1 or 3",
+        "use 1 or 3",
+    ),
+    shape(
+        "kvExactMode",
+        |s, _| s.int("kvExactMode") == 1 && !disaggregated(s),
+        "kv-exact zmq mode requires pd_disagg_mode=true",
+        "use kvExactMode 3 for a single pool",
+    ),
+    shape(
+        "kvHashAlgo",
+        algorithm_of_another_engine,
+        "this kv-hash-algo is incompatible with kv-engine-type",
+        "omit kvHashAlgo to let the engine decide",
+    ),
+    shape(
+        "pdBootstrapPort",
+        |s, _| s.int("pdBootstrapPort") != 0 && !(disaggregated(s) && s.text("kvEngineType") == "sglang"),
+        "pd-bootstrap-port requires pd_disagg_mode=true and kvEngineType sglang",
+        "leave it out",
+    ),
+    shape(
+        "kvZmqPort",
+        |s, _| s.text("kvEngineType") == "trtllm" && !matches!(s.int("kvZmqPort"), 0 | 5557),
+        "kvZmqPort is meaningless for trtllm",
+        "leave it out",
+    ),
+    shape(
+        "kvDpRankCount",
+        |s, _| s.text("kvEngineType") == "trtllm" && s.int("kvDpRankCount") > 1,
+        "kvDpRankCount is meaningless for trtllm",
+        "leave it out",
+    ),
+    hash_only("chwbl_prefix_hash_level", |s, _| hash_foreign(s, "chwbl_prefix_hash_level")),
+    hash_only("chwbl_prefix_hash_flags", |s, _| hash_foreign(s, "chwbl_prefix_hash_flags")),
+    hash_only("chwbl_mean_load_factor", |s, _| hash_foreign(s, "chwbl_mean_load_factor")),
+    hash_only("chwbl_replication", |s, _| hash_foreign(s, "chwbl_replication")),
+    hash_only("chwbl_enable_cache_salt", |s, _| hash_foreign(s, "chwbl_enable_cache_salt")),
+    shape(
+        "chwbl_prefix_hash_flags",
+        flags_above_level,
+        "it sets bits above its chwbl_prefix_hash_level",
+        "level 1 knows bits 0 to 4 (at most 31), level 2 also bit 5 (at most 63), level 3 all (at most 255)",
+    ),
+    shape(
+        "chwbl_enable_cache_salt",
+        |s, _| {
+            s.flag("chwbl_enable_cache_salt")
+                && s.has("chwbl_prefix_hash_flags")
+                && s.int("chwbl_prefix_hash_flags") & 8 == 0
+        },
+        "cache salt requires bit 3 of chwbl_prefix_hash_flags",
+        "add 8 to the flags or leave them out",
+    ),
+];
+
+/// The first contradiction of a rule, if any.
+pub(super) fn check(service: &Given, endpoints: &[Given]) -> Result<(), BodyFault> {
+    match SHAPES.iter().find(|s| (s.broken)(service, endpoints)) {
+        Some(s) => Err(service.fault(Class::Conflict, s.member, s.problem, s.cure)),
+        None => Ok(()),
+    }
+}
+
+/// The phrase for a value outside of the schema, where scripts look for one.
+pub(super) fn range_phrase(member: &str) -> Option<&'static str> {
+    match member {
+        "kvEngineType" => Some("kv-engine-type must be one of its words"),
+        "kvHashAlgo" => Some("kv-hash-algo must be one of its words"),
+        "kvDpRankCount" => Some("kv-dp-rank-count must be within 1..8"),
+        _ => None,
+    }
+}
+
+fn flags_above_level(service: &Given, _: &[Given]) -> bool {
+    let mask = Chwbl::flag_mask(service.int("chwbl_prefix_hash_level") as u8);
+    service.int("chwbl_prefix_hash_flags") & !i64::from(mask) != 0
+}
+
+const fn hash_only(member: &'static str, broken: fn(&Given, &[Given]) -> bool) -> Shape {
+    shape(
+        member,
+        broken,
+        "CHWBL fields require mode=4 and sel=8 or sel=10",
+        "use sel 8 or leave all chwbl_ members out",
+    )
+}
+
+fn hash_foreign(service: &Given, member: &str) -> bool {
+    service.has(member) && (!matches!(service.int("sel"), 8 | 10) || not_full_proxy(service))
+}
+
+fn not_full_proxy(service: &Given) -> bool {
+    service.int("mode") != 4
+}
+
+fn disaggregated(service: &Given) -> bool {
+    service.flag("pd_disagg_mode")
+}
+
+fn no_role(endpoints: &[Given], role: i64) -> bool {
+    !endpoints.iter().any(|e| e.int("ep_role") == role)
+}
+
+fn port_max_below(service: &Given, _: &[Given]) -> bool {
+    let max = service.int("portMax");
+    max != 0 && max < service.int("port")
+}
+
+fn algorithm_of_another_engine(service: &Given, _: &[Given]) -> bool {
+    let engine = match service.text("kvHashAlgo") {
+        "" => return false,
+        "sha256_sglang" => "sglang",
+        "blockhash_trtllm" => "trtllm",
+        _ => "vllm",
+    };
+    let own = service.text("kvEngineType");
+    engine != if own.is_empty() { "vllm" } else { own }
+}

@@ -1,0 +1,302 @@
+//! The table of members: every name that a rule body may carry, with its schema, default and how much of it
+//! is served. The one place where a member is added.
+
+use super::members::Kind::{Address, Flag, Int, List, Object, Strings, Text, Word};
+use super::members::Others::{Later, Never};
+use super::members::Plain::{self, Absent, Empty, Required};
+use super::members::{Kind, Member, here, later, never, read_only, some};
+
+const NO: Plain = Plain::Flag(false);
+const ZERO: Plain = Plain::Int(0);
+const BLANK: Plain = Plain::Text("");
+const U16: Kind = Int(0, u16::MAX as i64);
+const U32: Kind = Int(0, u32::MAX as i64);
+const I32: Kind = Int(0, i32::MAX as i64);
+const PORT: Kind = Int(1, u16::MAX as i64);
+const NAME: Kind = Text(255);
+const ON_OFF: Kind = Word(&["", "on", "off", "inherit"]);
+
+/// Members of the body itself.
+pub(super) const BODY: &[Member] = &[
+    here("serviceArguments", Object, Required, "the rule"),
+    here("endpoints", List, Required, "whom it balances over, 1 to 256"),
+    never("secondaryIPs", List, Empty, "further VIPs of SCTP rules"),
+    never("secondaryVIPs", List, Empty, "further VIPs"),
+    never("allowedSources", List, Empty, "client address filter"),
+    read_only("offload_state", "hardware offload"),
+    read_only("hw_pkts", "hardware packet counter"),
+    read_only("hw_bytes", "hardware byte counter"),
+    read_only("fc_effective", "flow-control values in force"),
+];
+
+/// Members of `serviceArguments`.
+pub(super) const SERVICE: &[Member] = &[
+    here(
+        "externalIP",
+        Address,
+        Required,
+        "address that clients connect to; endpoints may be of the other \
+        address family, since the relay ends TCP on both sides",
+    ),
+    never("privateIP", NAME, BLANK, "VIP before a 1:1 NAT"),
+    here("port", PORT, Required, "port that clients connect to"),
+    here("portMax", U16, ZERO, "end of a port range; only 0 or the value of `port`"),
+    some(
+        "protocol",
+        Word(&["tcp", "udp", "sctp", "icmp"]),
+        (&[Plain::Text("tcp")], Never),
+        Plain::Text("tcp"),
+        "transport of clients",
+    ),
+    some(
+        "sel",
+        Int(0, 10),
+        (&[ZERO, Plain::Int(2), Plain::Int(4), Plain::Int(8)], Later),
+        ZERO,
+        "selector: 0 round robin, 2 weighted, 4 least connections, 8 consistent hash of the prompt's prefix",
+    ),
+    some(
+        "mode",
+        Int(0, 6),
+        (&[Plain::Int(4)], Never),
+        Plain::Int(4),
+        "4 full proxy, the one mode of this gateway",
+    ),
+    some("security", Int(0, 2), (&[ZERO], Never), ZERO, "TLS: 0 none"),
+    here("host", NAME, BLANK, "`Host` of requests, without port, in any case; empty matches any"),
+    here("path_prefix", NAME, BLANK, "path of requests, from `/`; empty matches any"),
+    here(
+        "path_match_mode",
+        Word(&["disabled", "prefix", "exact"]),
+        Absent,
+        "how `path_prefix` is compared: `prefix` by whole segments (the default when a path is given), \
+         `exact`, or `disabled` (no path)",
+    ),
+    here(
+        "model_name",
+        Text(127),
+        BLANK,
+        "model that the pool serves, to the letter; empty serves every model without a pool of its own",
+    ),
+    here("name", NAME, BLANK, "name for people, and for deletion by name"),
+    here("id", Text(128), BLANK, "opaque id; made when absent"),
+    here("adminStateUp", Flag, Plain::Flag(true), "false: as if the rule were absent"),
+    here("projectId", NAME, BLANK, "kept and read back"),
+    here("annotations", Strings, Empty, "kept and read back"),
+    later("connectionLimit", U32, ZERO, "bound of client connections"),
+    never("bgp", Flag, NO, "announce the VIP"),
+    here("monitor", Flag, NO, "probe the endpoints actively"),
+    never("managed", Flag, NO, "managed by a cluster operator"),
+    never("snat", Flag, NO, "source NAT"),
+    never("egress", Flag, NO, "egress rule"),
+    never("proxyprotocolv2", Flag, NO, "PROXY v2 preface on upstream connections"),
+    never("oper", Int(0, 2), ZERO, "attach or detach endpoints"),
+    never("block", U32, ZERO, "rule block"),
+    some(
+        "probetype",
+        Word(&["tcp", "udp", "sctp", "http", "https", "ping", "none"]),
+        (&[Plain::Text("tcp"), Plain::Text("http"), Plain::Text("none")], Never),
+        Plain::Text("tcp"),
+        "how health is asked when `monitor` is true",
+    ),
+    here("probeport", U16, ZERO, "port that is probed; 0: the endpoint's own"),
+    here("probereq", NAME, BLANK, "path of HTTP probes; empty: `urlPath` of the endpoints, else `/`"),
+    here("proberesp", NAME, BLANK, "text that the answer to an HTTP probe must contain; empty: any"),
+    here("probeTimeout", Int(0, 3600), ZERO, "seconds for one probe and between two; 0: 5"),
+    here("probeRetries", Int(0, 100), ZERO, "failed probes in a row that take an endpoint out; 0: 2"),
+    here(
+        "inactiveTimeOut",
+        I32,
+        ZERO,
+        "seconds between two reads of an answer where `timeoutMemberData` is 0; 0: 300",
+    ),
+    here("timeoutMemberConnect", U32, ZERO, "milliseconds to connect to an endpoint; 0: 500"),
+    here("timeoutMemberData", U32, ZERO, "milliseconds between two reads of an answer; 0: `inactiveTimeOut`"),
+    later("timeoutTcpInspect", U32, ZERO, "milliseconds for the first bytes of a client"),
+    here(
+        "first_byte_timeout_ms",
+        U32,
+        ZERO,
+        "milliseconds from the sent request to the first byte of the answer; 0: 600000 (this gateway's own)",
+    ),
+    here(
+        "retry_before_first_byte",
+        Int(0, 1),
+        ZERO,
+        "tries elsewhere after an endpoint died before its answer",
+    ),
+    here(
+        "half_close",
+        Word(&["leave", "serve"]),
+        Plain::Text("leave"),
+        "a client's FIN after its request: it left, or it still reads (this gateway's own)",
+    ),
+    never("trace_type", NAME, BLANK, "tracing catalog"),
+    some(
+        "backend_protocol",
+        Word(&["http1", "http2", "both"]),
+        (&[Plain::Text("http1")], Never),
+        Plain::Text("http1"),
+        "protocol towards endpoints",
+    ),
+    never("vip_qos_policy_id", NAME, BLANK, "QoS policy"),
+    never("alpn_protocols", List, Empty, "TLS"),
+    never("tls_ciphers", NAME, BLANK, "TLS"),
+    never("tls_versions", List, Empty, "TLS"),
+    never("hsts_max_age", U32, ZERO, "TLS"),
+    never("hsts_include_subdomains", Flag, NO, "TLS"),
+    never("hsts_preload", Flag, NO, "TLS"),
+    never("backend_ca_cert_id", NAME, BLANK, "TLS"),
+    never("backend_client_cert_id", NAME, BLANK, "TLS"),
+    never("mtls_frontend", Object, Empty, "TLS"),
+    never("mtls_backend", Object, Empty, "TLS"),
+    some(
+        "sockMapMode",
+        Word(&["off", "request", "response", "both"]),
+        (&[Plain::Text("off")], Never),
+        Plain::Text("off"),
+        "kernel socket-to-socket relay",
+    ),
+    here(
+        "sse_mode",
+        Flag,
+        NO,
+        "no bound between the reads of an event stream unless `timeoutMemberData` sets one",
+    ),
+    here("max_stream_duration_sec", I32, ZERO, "seconds for a whole answer; 0: 86400"),
+    later("backend_keepalive_interval_sec", I32, ZERO, "TCP keepalive towards endpoints"),
+    later("session_header_name", NAME, BLANK, "where the session key stands"),
+    later("cb_enable", Flag, NO, "circuit breaker for each endpoint"),
+    here(
+        "chwbl_prefix_hash_level",
+        Int(1, 3),
+        Plain::Int(1),
+        "which flags may be set: 1: 0-4, 2: and 5, 3: all",
+    ),
+    here(
+        "chwbl_prefix_hash_flags",
+        Int(0, 255),
+        ZERO,
+        "parts of a request that enter the hash, one bit each: 0 LoRA, 1 images, 2 audio, 3 cache_salt, \
+         4 tools, 5 session_context, 6 rag_template, 7 rag document ids",
+    ),
+    here(
+        "chwbl_mean_load_factor",
+        Int(100, 300),
+        Plain::Int(125),
+        "percent of the mean load an endpoint may carry",
+    ),
+    here("chwbl_replication", Int(1, 1024), Plain::Int(100), "points of an endpoint on the ring"),
+    here("chwbl_enable_cache_salt", Flag, NO, "sets bit 3 of the flags where they are not given"),
+    later("pd_disagg_mode", Flag, NO, "prefill and decode on different endpoints"),
+    later("pd_cache_aware_mode", Flag, NO, "prefix trie"),
+    some("pd_session_ttl_sec", I32, (&[Plain::Int(300), ZERO], Later), Plain::Int(300), "stickiness"),
+    some("pd_cache_threshold", Int(0, 100), (&[Plain::Int(20), ZERO], Later), Plain::Int(20), "prefix trie"),
+    some("pd_balance_abs_threshold", I32, (&[Plain::Int(3), ZERO], Later), Plain::Int(3), "prefix trie"),
+    later("kvExactMode", Int(0, 3), ZERO, "exact KV-cache routing"),
+    later("kvBlockSize", Int(1, u16::MAX as i64), Plain::Int(16), "exact KV-cache routing"),
+    later(
+        "kvHashAlgo",
+        Word(&["", "sha256_cbor", "xxhash_cbor", "sha256_sglang", "blockhash_trtllm"]),
+        BLANK,
+        "exact KV-cache routing",
+    ),
+    some("kvZmqPort", U16, (&[Plain::Int(5557), ZERO], Later), Plain::Int(5557), "exact KV-cache routing"),
+    later("kvWarmupSec", I32, Plain::Int(30), "exact KV-cache routing"),
+    some(
+        "kvEngineType",
+        Word(&["", "vllm", "sglang", "trtllm", "llamacpp"]),
+        (&[Plain::Text("vllm"), BLANK], Later),
+        Plain::Text("vllm"),
+        "exact KV-cache routing",
+    ),
+    later("kvDpRankCount", Int(1, 8), Plain::Int(1), "exact KV-cache routing"),
+    later("pdBootstrapPort", U16, ZERO, "SGLang prefill/decode"),
+    later("kvExactApiMode", Word(&["", "completions", "chat", "both"]), BLANK, "exact KV-cache routing"),
+    later("kvModelProfile", NAME, BLANK, "exact KV-cache routing"),
+    some(
+        "api_key_auth",
+        Word(&["", "disabled", "required", "jwt", "apikey-or-jwt"]),
+        (&[BLANK, Plain::Text("disabled")], Never),
+        BLANK,
+        "who may use the rule",
+    ),
+    never("jwt_auth_profile", Text(63), BLANK, "who may use the rule"),
+    some(
+        "fc_mode",
+        Word(&["", "off", "observe", "enforce", "inherit"]),
+        (&[Plain::Text("off"), BLANK, Plain::Text("inherit")], Later),
+        Plain::Text("off"),
+        "capacity gate",
+    ),
+    later("fc_max_outstanding", Int(0, 100_000), ZERO, "capacity gate"),
+    later("fc_ep_max_inflight", Int(0, 100_000), ZERO, "capacity gate"),
+    later("fc_prefill_max_inflight", Int(0, 100_000), ZERO, "capacity gate"),
+    later("fc_decode_max_inflight", Int(0, 100_000), ZERO, "capacity gate"),
+    later("fc_max_queue_depth", Int(0, 65_536), ZERO, "capacity gate"),
+    later("fc_max_queue_wait_ms", Int(0, 3_600_000), ZERO, "capacity gate"),
+    some(
+        "fc_adaptive",
+        ON_OFF,
+        (&[Plain::Text("off"), BLANK, Plain::Text("inherit")], Later),
+        Plain::Text("off"),
+        "capacity gate",
+    ),
+    later("fc_ttft_target_ms", I32, ZERO, "capacity gate"),
+    some(
+        "fc_telemetry_stale_ms",
+        I32,
+        (&[Plain::Int(30_000), ZERO], Later),
+        Plain::Int(30_000),
+        "capacity gate",
+    ),
+    later("fc_warmup_ms", I32, ZERO, "capacity gate"),
+    later("fc_tenant_max_share_pct", Int(0, 100), ZERO, "capacity gate"),
+    some(
+        "fc_expose_headers",
+        Word(&["", "on", "off"]),
+        (&[Plain::Text("off"), BLANK], Later),
+        Plain::Text("off"),
+        "capacity gate",
+    ),
+    read_only("offload_state", "hardware offload"),
+    read_only("hw_pkts", "hardware packet counter"),
+    read_only("hw_bytes", "hardware byte counter"),
+    read_only("fc_effective", "flow-control values in force"),
+];
+
+/// Members of one of `endpoints`.
+pub(super) const ENDPOINT: &[Member] = &[
+    here("endpointIP", Address, Required, "address of the engine"),
+    here("targetPort", PORT, Required, "port of the engine"),
+    here("weight", U16, Plain::Int(1), "share under selector 2; 0 drains: no new request under any selector"),
+    here("backup", Flag, NO, "used only while no other endpoint is available"),
+    later("ep_role", Int(0, 2), ZERO, "prefill or decode"),
+    later("nixl_port", U16, ZERO, "side channel of vLLM prefill/decode"),
+    here("subnetId", NAME, BLANK, "kept and read back"),
+    here("monitorAddress", NAME, BLANK, "address that is probed; only empty or the value of `endpointIP`"),
+    some(
+        "httpMethod",
+        Word(&["", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "OPTIONS", "PATCH", "CONNECT"]),
+        (&[Plain::Text("GET"), BLANK], Never),
+        Plain::Text("GET"),
+        "method of HTTP probes",
+    ),
+    here("urlPath", NAME, BLANK, "path of HTTP probes where `probereq` is empty; alike for all endpoints"),
+    here(
+        "expectedCodes",
+        NAME,
+        Plain::Text("200"),
+        "statuses of a good HTTP probe: `200`, `200,202` or `200-204`; alike for all endpoints",
+    ),
+    some(
+        "httpVersion",
+        Word(&["", "1.0", "1.1"]),
+        (&[Plain::Text("1.1"), BLANK], Never),
+        Plain::Text("1.1"),
+        "version of HTTP probes",
+    ),
+    later("domainName", NAME, BLANK, "`Host` of HTTP probes"),
+    read_only("state", "health"),
+    read_only("counter", "traffic"),
+];
