@@ -204,7 +204,11 @@ fn run_shard<R: Ring>(
         flow.turn(None).map_err(failed)?;
         for order in inbox.try_iter() {
             match order {
-                Order::Install(table, listeners) => flow.install(table, listeners).map_err(failed)?,
+                Order::Install(table, sockets) => {
+                    let listen = |(at, fd)| Ok((at, flow.ring.listen(fd)?));
+                    let listeners: Result<Vec<_>, Errno> = sockets.into_iter().map(listen).collect();
+                    flow.install(table, listeners.map_err(failed)?);
+                }
                 Order::Report(reply) => drop(reply.try_send(flow.report(shard))),
                 Order::Drain(phase) => {
                     closing |= phase >= DrainPhase::Closing;

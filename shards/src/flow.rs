@@ -13,7 +13,6 @@ use crate::tally::Tally;
 use crate::timers::Timers;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::Nanos;
@@ -97,23 +96,18 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Takes over a table, with the listeners of VIPs that are new in it.
-    pub fn install(
-        &mut self,
-        table: Arc<Table>,
-        listeners: Vec<(SocketAddr, OwnedFd)>,
-    ) -> Result<(), Errno> {
+    pub fn install(&mut self, table: Arc<Table>, listeners: Vec<(SocketAddr, Listener)>) {
         for listener in self.rules.install(table.clone(), &mut self.pools) {
             self.ring.close_listener(listener);
         }
-        for (address, socket) in listeners {
+        for (address, listener) in listeners {
             let slot = self.rules.slot(address);
-            self.rules.vips[slot].listener = Some(self.ring.listen(socket)?);
+            self.rules.vips[slot].listener = Some(listener);
         }
         let named = |at| table.vips.iter().flat_map(|v| &v.services).any(|s| s.rule.endpoints.iter().any(|e| e.address == at));
         for sock in self.pools.strays(named) {
             self.close_idle(sock);
         }
-        Ok(())
     }
 
     /// One turn of the loop: waits at most `longest` (`None`: as long as nothing happens), then reacts.

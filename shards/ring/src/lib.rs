@@ -12,12 +12,14 @@
 //!   was taken by the kernel or the socket failed; the payload comes back in it for reuse.
 //! * Receiving stays armed until [`Ring::pause`]; each [`Event::Received`] hands over one [`Held`] buffer,
 //!   which the shard gives back by [`Ring::release`] or by sending it.
-//! * After [`Ring::close`] no event names that socket. Slot, descriptor and payload live on inside the
+//! * After [`Ring::close`] no later [`Ring::wait`] names that socket (events already handed out may: the
+//!   generation tells). Slot, descriptor and payload live on inside the
 //!   driver until the kernel's last completion for them, and only then serve again.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod event;
 pub mod payload;
+pub mod sim;
 pub mod sock;
 
 use std::net::SocketAddr;
