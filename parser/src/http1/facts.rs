@@ -30,6 +30,10 @@ impl ConnectionFacts {
     }
 
     fn note(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+            return Ok(());
+        }
         for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             if option.eq_ignore_ascii_case(b"close") {
                 self.close = true;
@@ -74,6 +78,7 @@ impl Facts {
         }
     }
 
+    #[inline(never)]
     fn note_known(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
         let value = header.value.of(buf);
         match header.field {

@@ -54,14 +54,14 @@ fields! {
 
 impl Field {
     /// The field whose name equals `name`, whatever the case of its letters.
-    #[inline]
+    #[inline(always)]
     pub fn of(name: &[u8]) -> Field {
         let Some(bucket) = BUCKETS.get(name.len()) else { return Field::Other };
         let ends = ends(name);
         for (known, field) in
             TABLE.get(usize::from(bucket.first)..usize::from(bucket.end)).unwrap_or_default()
         {
-            if known.ends == ends && known.name.as_bytes().eq_ignore_ascii_case(name) {
+            if known.ends == ends && (is_all_ends(name) || known.name.as_bytes().eq_ignore_ascii_case(name)) {
                 return *field;
             }
         }
@@ -104,21 +104,32 @@ pub(crate) const LONGEST: usize = 19;
 /// A name and what tells it from nearly all others of its length.
 #[derive(Clone, Copy)]
 struct Known {
-    ends: u64,
+    ends: Ends,
     name: &'static str,
 }
 
-/// The first and the last four bytes with bit 5 set, which folds the case of letters; zero for a shorter
-/// name. Equal names have equal ends.
+/// The first and the last bytes of a name with bit 5 set, which folds the case of letters. For token bytes
+/// that is exact on the letters and the hyphen of the table: no other token byte folds onto one of them.
+type Ends = (u64, u64);
+
+const FOLD: u64 = 0x2020_2020_2020_2020;
+
 #[inline(always)]
-const fn ends(name: &[u8]) -> u64 {
-    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
-        (Some(first), Some(last)) => {
-            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-            (first as u64 | (last as u64) << 32) | 0x2020_2020_2020_2020
-        }
-        _ => 0,
+const fn ends(name: &[u8]) -> Ends {
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        return (u64::from_le_bytes(*first) | FOLD, u64::from_le_bytes(*last) | FOLD);
     }
+    if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        let (first, last) = (u32::from_le_bytes(*first) as u64, u32::from_le_bytes(*last) as u64);
+        return (first | FOLD, last | FOLD);
+    }
+    (0, 0)
+}
+
+/// Whether the ends are the whole name, so that equal ends prove equal names of the same length.
+#[inline(always)]
+fn is_all_ends(name: &[u8]) -> bool {
+    matches!(name.len(), 4..=16)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -129,7 +140,7 @@ struct Bucket {
 
 /// The table in order of length, so that a name meets only those of its own length.
 static TABLE: [(Known, Field); NAMES.len()] = {
-    let mut table = [(Known { ends: 0, name: "" }, Field::Other); NAMES.len()];
+    let mut table = [(Known { ends: (0, 0), name: "" }, Field::Other); NAMES.len()];
     let mut filled = 0;
     let mut length = 0;
     while length <= LONGEST {

@@ -42,30 +42,45 @@ impl FieldLines {
         headers: &mut Headers,
         facts: &mut Facts,
     ) -> Result<Option<usize>, Malformed> {
+        // A copy lives in registers; through `self` each step would wait for the last one's store.
+        let mut lines = *self;
+        let end = lines.run(window, limits, headers, facts);
+        *self = lines;
+        end
+    }
+
+    #[inline(always)]
+    fn run(
+        &mut self,
+        window: &[u8],
+        limits: &Limits,
+        headers: &mut Headers,
+        facts: &mut Facts,
+    ) -> Result<Option<usize>, Malformed> {
         loop {
-            match self.stage {
-                Stage::Line => {
-                    let Some(&first) = window.get(self.at) else { return Ok(None) };
-                    self.begin(first, limits, headers)?;
-                }
-                Stage::Name => {
-                    if !self.name(window)? {
-                        return Ok(None);
-                    }
-                }
-                Stage::Value => {
-                    let Some(header) = self.value(window)? else { return Ok(None) };
-                    facts.note(&header, window)?;
-                    headers.push(header);
-                }
-                Stage::End => {
-                    return match window.get(self.at) {
-                        None => Ok(None),
-                        Some(b'\n') => Ok(Some(self.at + 1)),
-                        Some(_) => Err(Malformed::BareCr),
-                    };
-                }
+            if let Stage::Line = self.stage {
+                let Some(&first) = window.get(self.at) else { return Ok(None) };
+                self.begin(first, limits, headers)?;
             }
+            if let Stage::Name = self.stage
+                && !self.name(window)?
+            {
+                return Ok(None);
+            }
+            if let Stage::End = self.stage {
+                return self.end(window);
+            }
+            let Some(header) = self.value(window)? else { return Ok(None) };
+            facts.note(&header, window)?;
+            headers.push(header);
+        }
+    }
+
+    fn end(&self, window: &[u8]) -> Result<Option<usize>, Malformed> {
+        match window.get(self.at) {
+            None => Ok(None),
+            Some(b'\n') => Ok(Some(self.at + 1)),
+            Some(_) => Err(Malformed::BareCr),
         }
     }
 

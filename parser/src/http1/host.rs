@@ -33,16 +33,33 @@ fn is_address(address: &[u8]) -> bool {
 }
 
 fn split_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
+    let plain = authority.iter().position(|&byte| !PLAIN[usize::from(byte)]).unwrap_or(authority.len());
+    let (name, rest) = authority.split_at_checked(plain)?;
+    match rest {
+        [] => Some((name, rest)),
+        [b':', port @ ..] => Some((name, port)),
+        _ => split_reg_name(authority),
+    }
+}
+
+#[cold]
+fn split_reg_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = authority.iter().position(|&byte| byte == b':').unwrap_or(authority.len());
     let (name, port) = authority.split_at_checked(end)?;
-    let fine = is_plain_name(name) || is_reg_name(name);
-    fine.then_some((name, port.get(1..).unwrap_or_default()))
+    is_reg_name(name).then_some((name, port.get(1..).unwrap_or_default()))
 }
 
 /// What nearly every host is made of.
-fn is_plain_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
-}
+static PLAIN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let c = byte as u8;
+        table[byte] = c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b'_');
+        byte += 1;
+    }
+    table
+};
 
 /// `reg-name`: unreserved, sub-delims and percent-encoded bytes.
 fn is_reg_name(name: &[u8]) -> bool {

@@ -4,7 +4,7 @@
 //! `unsafe` and no code for one processor. It must never decide anything that `plain` does not.
 
 use super::plain;
-use wide::{CmpEq, u8x16};
+use wide::u8x16;
 
 const LANES: usize = 16;
 
