@@ -67,6 +67,21 @@ pub enum Event {
     Woken,
 }
 
+impl Event {
+    /// The socket it is about; `None` for events of listeners and wakes.
+    pub fn sock(&self) -> Option<Sock> {
+        match self {
+            Event::Accepted { sock, .. }
+            | Event::Connected { sock, .. }
+            | Event::Received { sock, .. }
+            | Event::Ended { sock }
+            | Event::Failed { sock, .. }
+            | Event::Sent { sock, .. } => Some(*sock),
+            Event::AcceptFailed { .. } | Event::ListenerClosed { .. } | Event::Woken => None,
+        }
+    }
+}
+
 /// An error number of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);

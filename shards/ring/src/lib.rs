@@ -12,24 +12,31 @@
 //!   was taken by the kernel or the socket failed; the payload comes back in it for reuse.
 //! * Receiving stays armed until [`Ring::pause`]; each [`Event::Received`] hands over one [`Held`] buffer,
 //!   which the shard gives back by [`Ring::release`] or by sending it.
-//! * After [`Ring::close`] no later [`Ring::wait`] names that socket (events already handed out may: the
-//!   generation tells). Slot, descriptor and payload live on inside the
-//!   driver until the kernel's last completion for them, and only then serve again.
+//! * After [`Ring::close`] the driver makes no event that names that socket; events that a wait has already
+//!   handed over may still do, and the generation tells them apart. Slot, descriptor and payload live on
+//!   inside the driver until the kernel's last completion for them, and only then serve again.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod clock;
+pub mod epoll;
 pub mod event;
 pub mod payload;
 pub mod sim;
+mod slots;
 pub mod sock;
+pub mod uring;
+mod wake;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use epoll::Epoll;
 pub use event::{Errno, Event};
 pub use payload::{Body, Held, Payload};
 pub use sock::{Listener, Sock};
+pub use uring::{SetupFault, Uring, why_not_uring};
 
 /// What a shard asks of the kernel. Statically dispatched: a shard is generic over its driver.
 pub trait Ring {

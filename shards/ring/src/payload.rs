@@ -78,4 +78,37 @@ impl Payload {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Its two parts as slices; `held` tells the bytes of a held buffer.
+    pub(crate) fn parts<'a>(&'a self, held: impl FnOnce(&Held) -> &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let body = match &self.body {
+            Body::None => &[],
+            Body::Held { buffer, range } => &held(buffer)[range.start as usize..range.end as usize],
+            Body::Owned { bytes, range } => &bytes[range.clone()],
+            Body::Static(bytes) => bytes,
+        };
+        (&self.head, body)
+    }
+}
+
+/// What is left of two parts after `done` bytes of them were sent.
+pub(crate) fn rest<'a>(parts: (&'a [u8], &'a [u8]), done: usize) -> (&'a [u8], &'a [u8]) {
+    let (head, body) = parts;
+    if done < head.len() { (&head[done..], body) } else { (&[], &body[done - head.len()..]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_rest_cut_at_every_byte() {
+        let payload =
+            Payload { head: b"head".to_vec(), body: Body::Owned { bytes: b"xbodyx".to_vec(), range: 1..5 } };
+        assert_eq!(payload.len(), 8);
+        for done in 0..=payload.len() {
+            let (head, body) = rest(payload.parts(|_| &[]), done);
+            assert_eq!([head, body].concat(), b"headbody"[done..]);
+        }
+    }
 }

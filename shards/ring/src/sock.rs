@@ -47,3 +47,30 @@ pub fn stream_socket(like: SocketAddr) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
+
+/// Whether a failed accept should be tried again only after a pause: the machine or process is out of
+/// descriptors or memory, and the connection still waits in the queue, so trying at once would spin.
+pub(crate) fn accept_needs_pause(error: Errno) -> bool {
+    use rustix::io::Errno as E;
+    [E::MFILE, E::NFILE, E::NOBUFS, E::NOMEM].iter().any(|e| e.raw_os_error() == error.0)
+}
+
+/// How long accepting rests after such a failure, in nanoseconds.
+pub(crate) const ACCEPT_PAUSE_NS: u64 = 100_000_000;
+
+/// Accepts one waiting connection at once; `EAGAIN` if none waits.
+pub(crate) fn accept_now(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (socket, peer) = net::acceptfrom_with(listener, flags)?;
+    let peer = match peer {
+        Some(any) => SocketAddr::try_from(any)?,
+        None => peer_address(&socket)?,
+    };
+    Ok((socket, peer))
+}
+
+/// The address of the other side; `ENOTCONN` if it left before it was asked for.
+pub(crate) fn peer_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
+    let any = net::getpeername(socket)?.ok_or(Errno(rustix::io::Errno::NOTCONN.raw_os_error()))?;
+    Ok(SocketAddr::try_from(any)?)
+}
