@@ -281,3 +281,26 @@ fn words_of_reasons_are_different() {
     let words: std::collections::HashSet<_> = all.iter().map(|r| r.word()).collect();
     assert_eq!(words.len(), all.len());
 }
+
+/// The published formula: a key that is a point belongs to that point; beyond the last comes the first.
+#[test]
+fn points_are_hashes_of_the_address_text() {
+    let addresses = ["10.0.0.1".to_string(), "::1".to_string(), "10.0.0.3".to_string()];
+    let service = service(json!({"sel": 8, "chwbl_replication": 5}), &addresses);
+    let texts = ["10.0.0.1:8000", "[::1]:8000", "10.0.0.3:8000"];
+    let point = |text: &str, j: usize| xxhash_rust::xxh64::xxh64(format!("{text}#{j}").as_bytes(), 0);
+    let ask = |key| {
+        let facts = Facts { prefix: Some(key), ..Facts::default() };
+        decide(&service, &facts, &fleet(3), &mut Turn::default()).unwrap().endpoint
+    };
+    let mut points = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        points.extend((0..5).map(|j| (point(text, j), index)));
+    }
+    points.sort();
+    for (i, (hash, index)) in points.iter().enumerate() {
+        assert_eq!(ask(*hash), *index);
+        assert_eq!(ask(hash + 1), points[(i + 1) % points.len()].1);
+    }
+    assert_eq!((ask(0), ask(u64::MAX)), (points[0].1, points[0].1));
+}
