@@ -1,0 +1,294 @@
+//! One execution: from a request read whole to its answer's last byte, with its timing, its prefix
+//! cache use and its faults. Must never finish an execution without counting how it ended.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::faults::Stall;
+use super::http::{Conn, Head};
+use super::kinds::Reply;
+use super::openai::{Answer, Ask, Choice, Usage};
+use super::reply::{self, Framing, Manner};
+use super::serve::{Ending, send};
+use super::stream;
+use super::text::{Token, digest_tokens, generated};
+use super::{Engine, unix_now};
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The answer was sent whole.
+    Finished,
+    /// The client left.
+    Aborted,
+    /// A fault switch ended it.
+    Faulted,
+}
+
+/// An execution under way; dropped without `end`, it counts as aborted.
+pub struct Run<'a> {
+    engine: &'a Engine,
+    end: End,
+}
+
+impl<'a> Run<'a> {
+    fn begin(engine: &'a Engine, request_id: Option<&str>, prompt: u64) -> Self {
+        engine.state().stats.begin(request_id, prompt);
+        Run { engine, end: End::Aborted }
+    }
+
+    fn end(mut self, end: End) {
+        self.end = end;
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let stats = &mut self.engine.state().stats;
+        stats.running -= 1;
+        match self.end {
+            End::Finished => stats.finished += 1,
+            End::Aborted => stats.aborted += 1,
+            End::Faulted => stats.faulted += 1,
+        }
+    }
+}
+
+/// All that is said about one request while it executes.
+pub struct Job<'a> {
+    /// The engine.
+    pub engine: &'a Engine,
+    /// What was asked.
+    pub ask: Ask,
+    /// What the answer's parts share.
+    pub answer: Answer,
+    /// How the head is written.
+    pub manner: Manner,
+    /// Tokens of each choice.
+    pub length: u64,
+    /// Why each choice ends.
+    pub finish: &'static str,
+}
+
+impl Job<'_> {
+    /// The token at `index` of the answer to prompt number `choice`.
+    pub fn token(&self, choice: usize, index: u64) -> Token {
+        let prompt = digest_tokens(0, &self.ask.prompts[choice]);
+        generated(self.engine.config.seed, prompt, index)
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let choice = |(index, prompt): (usize, &Vec<u32>)| Choice {
+            index,
+            prompt: prompt.clone(),
+            tokens: (0..self.length).map(|i| self.token(index, i)).collect(),
+            finish: self.finish,
+        };
+        self.ask.prompts.iter().enumerate().map(choice).collect()
+    }
+
+    /// Token counts once all tokens are generated.
+    pub fn usage(&self, cached: u64) -> Usage {
+        let prompt = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
+        Usage { prompt, cached, generated: self.length * self.ask.prompts.len() as u64 }
+    }
+}
+
+/// Executes a request read whole and answers it. `request` is (chat, body).
+pub async fn answer(
+    engine: &Engine,
+    conn: &mut Conn,
+    head: &Head,
+    manner: Manner,
+    request: (bool, Vec<u8>),
+) -> Ending {
+    let (chat, body) = request;
+    let ask = match checked(engine, chat, &body) {
+        Ok(ask) => ask,
+        Err(reply) => return send(engine, conn, manner, &reply).await,
+    };
+    let run = Run::begin(engine, head.header("x-request-id"), ask.digest());
+    let mut failing = None;
+    engine.faults.send_if_modified(|faults| {
+        failing = faults.take_failure();
+        false
+    });
+    let faults = engine.faults.borrow().clone();
+    if faults.crashes_on(&body) {
+        run.end(End::Faulted);
+        return Ending::Cut;
+    }
+    drop(body);
+    if let Some(status) = failing {
+        run.end(End::Faulted);
+        return send(engine, conn, manner, &engine.config.kind.failure(status)).await;
+    }
+    let job = job(engine, head, manner, ask);
+    let (end, ending) = execute(&job, conn).await;
+    run.end(end);
+    ending
+}
+
+fn checked(engine: &Engine, chat: bool, body: &[u8]) -> Result<Ask, Reply> {
+    let kind = engine.config.kind;
+    let ask = Ask::parse(chat, body).map_err(|refusal| kind.refuse(&refusal))?;
+    match &ask.model {
+        Some(model) if kind.checks_model() && !engine.config.models.contains(model) => {
+            Err(kind.unknown_model(model))
+        }
+        _ => Ok(ask),
+    }
+}
+
+fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a> {
+    let config = &engine.config;
+    let serial = digest_tokens(config.seed, &[engine.state().stats.executions.total as u32]);
+    let answer = Answer {
+        id: config.kind.answer_id(&ask, head.header("x-request-id"), serial),
+        created: unix_now(),
+        model: ask.model.clone().unwrap_or_else(|| config.models.first().cloned().unwrap_or_default()),
+        chat: ask.chat,
+        token_ids: ask.return_token_ids,
+    };
+    let (length, finish) = ask.length(config.tokens.max(1));
+    Job { engine, ask, answer, manner, length, finish }
+}
+
+async fn execute(job: &Job<'_>, conn: &mut Conn) -> (End, Ending) {
+    if !past_stall(job.engine, conn, Stall::BeforeHead).await {
+        return (End::Aborted, Ending::Close);
+    }
+    let (cached, uncached) = prefill(job);
+    if !wait(conn, Instant::now() + first_token_after(job.engine, uncached)).await {
+        return (End::Aborted, Ending::Close);
+    }
+    store_prompts(job);
+    if job.engine.faults.borrow().half_head {
+        let head = reply::head(
+            job.engine,
+            job.manner,
+            200,
+            job.engine.config.kind.json_type(),
+            Framing::Length(1000),
+        );
+        let _ = conn.write(&head[..head.len() / 2]).await;
+        return (End::Faulted, Ending::Cut);
+    }
+    let done = if job.ask.stream {
+        stream::send(job, conn, cached).await
+    } else {
+        send_whole(job, conn, cached).await
+    };
+    if done.0 == End::Finished {
+        store_answers(job);
+    }
+    done
+}
+
+/// Looks the prompts up in the cache: (cached, uncached) tokens.
+fn prefill(job: &Job) -> (u64, u64) {
+    let mut state = job.engine.state();
+    let hit = |prompt: &Vec<u32>| state.cache.hit(job.ask.root, prompt) as u64;
+    let cached: u64 = job.ask.prompts.iter().map(hit).sum();
+    let prompt = job.usage(0).prompt;
+    state.stats.tokens.prompt += prompt;
+    state.stats.tokens.cached += cached;
+    (cached, prompt - cached)
+}
+
+fn store_prompts(job: &Job) {
+    let cache = &mut job.engine.state().cache;
+    job.ask.prompts.iter().for_each(|prompt| cache.store(job.ask.root, prompt));
+}
+
+/// Answers count as prefix of the next turn, as vLLM's decode fills blocks.
+fn store_answers(job: &Job) {
+    let mut state = job.engine.state();
+    for choice in job.choices() {
+        let mut tokens = choice.prompt;
+        tokens.extend(choice.tokens.iter().map(|token| token.id));
+        state.cache.store(job.ask.root, &tokens);
+    }
+}
+
+fn first_token_after(engine: &Engine, uncached: u64) -> Duration {
+    let timing = engine.config.timing;
+    match timing.prefill_tps {
+        0 => timing.ttft,
+        rate => timing.ttft + Duration::from_secs_f64(uncached as f64 / rate as f64),
+    }
+}
+
+async fn send_whole(job: &Job<'_>, conn: &mut Conn, cached: u64) -> (End, Ending) {
+    let itl = job.engine.config.timing.itl;
+    let decode = itl.saturating_mul(u32::try_from(job.length - 1).unwrap_or(u32::MAX));
+    if !wait(conn, Instant::now() + decode).await {
+        return (End::Aborted, Ending::Close);
+    }
+    let usage = job.usage(cached);
+    job.engine.state().stats.tokens.generated += usage.generated;
+    let kind = job.engine.config.kind;
+    let reply = Reply::json(200, kind.json_type(), &kind.whole(&job.answer, &job.choices(), usage));
+    let faults = job.engine.faults.borrow().clone();
+    let bytes = reply::whole(job.engine, job.manner, &reply);
+    let body_at = bytes.len() - reply.body.len();
+    if faults.close_mid_stream_after.is_some() {
+        let _ = conn.write(&bytes[..body_at + reply.body.len() / 2]).await;
+        return (End::Faulted, Ending::Cut);
+    }
+    if faults.bad_framing {
+        let _ = conn.write(&two_lengths(&bytes, body_at)).await;
+        return (End::Faulted, Ending::Cut);
+    }
+    if faults.stall == Some(Stall::MidStream) {
+        return stalled_whole(job, conn, &bytes, body_at).await;
+    }
+    finished(job, conn.write(&bytes).await.is_ok())
+}
+
+async fn stalled_whole(job: &Job<'_>, conn: &mut Conn, bytes: &[u8], body_at: usize) -> (End, Ending) {
+    let sent = conn.write(&bytes[..body_at]).await.is_ok();
+    if !sent || !past_stall(job.engine, conn, Stall::MidStream).await {
+        return (End::Aborted, Ending::Close);
+    }
+    finished(job, conn.write(&bytes[body_at..]).await.is_ok())
+}
+
+/// The end of an answer whose last byte was written, or could not be.
+pub fn finished(job: &Job, sent: bool) -> (End, Ending) {
+    match sent {
+        false => (End::Aborted, Ending::Close),
+        true if job.manner.keep => (End::Finished, Ending::Keep),
+        true => (End::Finished, Ending::Close),
+    }
+}
+
+/// The same bytes with a second, different Content-Length line.
+fn two_lengths(bytes: &[u8], body_at: usize) -> Vec<u8> {
+    let head_end = body_at - 2;
+    [&bytes[..head_end], b"content-length: 7\r\n\r\n", &bytes[body_at..]].concat()
+}
+
+/// Waits until `until`; false when the client left before. No wait at all once it has passed.
+pub async fn wait(conn: &mut Conn, until: Instant) -> bool {
+    if until <= Instant::now() {
+        return true;
+    }
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => true,
+        () = conn.gone() => false,
+    }
+}
+
+/// Waits while the `stall` switch names this phase; false when the client left before.
+pub async fn past_stall(engine: &Engine, conn: &mut Conn, phase: Stall) -> bool {
+    let mut faults = engine.faults.subscribe();
+    if faults.borrow().stall != Some(phase) {
+        return true;
+    }
+    tokio::select! {
+        lifted = faults.wait_for(|faults| faults.stall != Some(phase)) => lifted.is_ok(),
+        () = conn.gone() => false,
+    }
+}
