@@ -11,6 +11,7 @@ use super::kinds::Reply;
 use super::openai::{Answer, Ask, Choice, Usage};
 use super::reply::{self, Framing, Manner};
 use super::serve::{Ending, send};
+use super::stats::Stats;
 use super::stream;
 use super::text::{Token, digest_tokens, generated};
 use super::{Engine, unix_now};
@@ -26,31 +27,44 @@ pub enum End {
     Faulted,
 }
 
-/// An execution under way; dropped without `end`, it counts as aborted.
+/// An execution under way. Dropped without an end, it counts as aborted.
 pub struct Run<'a> {
     engine: &'a Engine,
-    end: End,
+    end: Option<End>,
 }
 
 impl<'a> Run<'a> {
     fn begin(engine: &'a Engine, request_id: Option<&str>, prompt: u64) -> Self {
         engine.state().stats.begin(request_id, prompt);
-        Run { engine, end: End::Aborted }
+        Run { engine, end: None }
     }
 
-    fn end(mut self, end: End) {
-        self.end = end;
+    /// Counts the end. It is counted before the last byte is written, so that a client which has read
+    /// the answer finds it counted; a later call corrects an earlier one when that write fails.
+    pub fn end(&mut self, end: End) {
+        let stats = &mut self.engine.state().stats;
+        match self.end.replace(end) {
+            Some(earlier) => *earlier.count(stats) -= 1,
+            None => stats.running -= 1,
+        }
+        *end.count(stats) += 1;
     }
 }
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let stats = &mut self.engine.state().stats;
-        stats.running -= 1;
-        match self.end {
-            End::Finished => stats.finished += 1,
-            End::Aborted => stats.aborted += 1,
-            End::Faulted => stats.faulted += 1,
+        if self.end.is_none() {
+            self.end(End::Aborted);
+        }
+    }
+}
+
+impl End {
+    fn count(self, stats: &mut Stats) -> &mut u64 {
+        match self {
+            End::Finished => &mut stats.finished,
+            End::Aborted => &mut stats.aborted,
+            End::Faulted => &mut stats.faulted,
         }
     }
 }
@@ -108,7 +122,7 @@ pub async fn answer(
         Ok(ask) => ask,
         Err(reply) => return send(engine, conn, manner, &reply).await,
     };
-    let run = Run::begin(engine, head.header("x-request-id"), ask.digest());
+    let mut run = Run::begin(engine, head.header("x-request-id"), ask.digest());
     let mut failing = None;
     engine.faults.send_if_modified(|faults| {
         failing = faults.take_failure();
@@ -125,9 +139,13 @@ pub async fn answer(
         return send(engine, conn, manner, &engine.config.kind.failure(status)).await;
     }
     let job = job(engine, head, manner, ask);
-    let (end, ending) = execute(&job, conn).await;
+    let end = execute(&job, &mut run, conn).await;
     run.end(end);
-    ending
+    match end {
+        End::Finished if job.manner.keep => Ending::Keep,
+        End::Finished | End::Aborted => Ending::Close,
+        End::Faulted => Ending::Cut,
+    }
 }
 
 fn checked(engine: &Engine, chat: bool, body: &[u8]) -> Result<Ask, Reply> {
@@ -152,38 +170,31 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a>
         token_ids: ask.return_token_ids,
     };
     let (length, finish) = ask.length(config.tokens.max(1));
+    // A stream to an HTTP/1.0 client can only end with the connection.
+    let manner = Manner { keep: manner.keep && !(ask.stream && manner.minor == 0), ..manner };
     Job { engine, ask, answer, manner, length, finish }
 }
 
-async fn execute(job: &Job<'_>, conn: &mut Conn) -> (End, Ending) {
+async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
     if !past_stall(job.engine, conn, Stall::BeforeHead).await {
-        return (End::Aborted, Ending::Close);
+        return End::Aborted;
     }
     let (cached, uncached) = prefill(job);
     if !wait(conn, Instant::now() + first_token_after(job.engine, uncached)).await {
-        return (End::Aborted, Ending::Close);
+        return End::Aborted;
     }
     store_prompts(job);
     if job.engine.faults.borrow().half_head {
-        let head = reply::head(
-            job.engine,
-            job.manner,
-            200,
-            job.engine.config.kind.json_type(),
-            Framing::Length(1000),
-        );
+        let kind = job.engine.config.kind;
+        let head = reply::head(job.engine, job.manner, 200, kind.json_type(), Framing::Length(1000));
+        run.end(End::Faulted);
         let _ = conn.write(&head[..head.len() / 2]).await;
-        return (End::Faulted, Ending::Cut);
+        return End::Faulted;
     }
-    let done = if job.ask.stream {
-        stream::send(job, conn, cached).await
-    } else {
-        send_whole(job, conn, cached).await
-    };
-    if done.0 == End::Finished {
-        store_answers(job);
+    match job.ask.stream {
+        true => stream::send(job, run, conn, cached).await,
+        false => send_whole(job, run, conn, cached).await,
     }
-    done
 }
 
 /// Looks the prompts up in the cache: (cached, uncached) tokens.
@@ -202,14 +213,18 @@ fn store_prompts(job: &Job) {
     job.ask.prompts.iter().for_each(|prompt| cache.store(job.ask.root, prompt));
 }
 
-/// Answers count as prefix of the next turn, as vLLM's decode fills blocks.
-fn store_answers(job: &Job) {
-    let mut state = job.engine.state();
-    for choice in job.choices() {
-        let mut tokens = choice.prompt;
-        tokens.extend(choice.tokens.iter().map(|token| token.id));
-        state.cache.store(job.ask.root, &tokens);
+/// The last step before the last byte: answers count as prefix of the next turn, as vLLM's decode
+/// fills blocks, and the execution counts as finished.
+pub fn conclude(job: &Job, run: &mut Run) {
+    {
+        let mut state = job.engine.state();
+        for choice in job.choices() {
+            let mut tokens = choice.prompt;
+            tokens.extend(choice.tokens.iter().map(|token| token.id));
+            state.cache.store(job.ask.root, &tokens);
+        }
     }
+    run.end(End::Finished);
 }
 
 fn first_token_after(engine: &Engine, uncached: u64) -> Duration {
@@ -220,47 +235,41 @@ fn first_token_after(engine: &Engine, uncached: u64) -> Duration {
     }
 }
 
-async fn send_whole(job: &Job<'_>, conn: &mut Conn, cached: u64) -> (End, Ending) {
+async fn send_whole(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u64) -> End {
     let itl = job.engine.config.timing.itl;
     let decode = itl.saturating_mul(u32::try_from(job.length - 1).unwrap_or(u32::MAX));
     if !wait(conn, Instant::now() + decode).await {
-        return (End::Aborted, Ending::Close);
+        return End::Aborted;
     }
     let usage = job.usage(cached);
     job.engine.state().stats.tokens.generated += usage.generated;
     let kind = job.engine.config.kind;
     let reply = Reply::json(200, kind.json_type(), &kind.whole(&job.answer, &job.choices(), usage));
-    let faults = job.engine.faults.borrow().clone();
     let bytes = reply::whole(job.engine, job.manner, &reply);
     let body_at = bytes.len() - reply.body.len();
-    if faults.close_mid_stream_after.is_some() {
-        let _ = conn.write(&bytes[..body_at + reply.body.len() / 2]).await;
-        return (End::Faulted, Ending::Cut);
+    if let Some(broken) = broken(job.engine, &bytes, body_at) {
+        run.end(End::Faulted);
+        let _ = conn.write(&broken).await;
+        return End::Faulted;
     }
-    if faults.bad_framing {
-        let _ = conn.write(&two_lengths(&bytes, body_at)).await;
-        return (End::Faulted, Ending::Cut);
+    let mut unsent = bytes.as_slice();
+    if job.engine.faults.borrow().stall == Some(Stall::MidStream) {
+        let (head, body) = bytes.split_at(body_at);
+        if conn.write(head).await.is_err() || !past_stall(job.engine, conn, Stall::MidStream).await {
+            return End::Aborted;
+        }
+        unsent = body;
     }
-    if faults.stall == Some(Stall::MidStream) {
-        return stalled_whole(job, conn, &bytes, body_at).await;
-    }
-    finished(job, conn.write(&bytes).await.is_ok())
+    conclude(job, run);
+    conn.write(unsent).await.map_or(End::Aborted, |()| End::Finished)
 }
 
-async fn stalled_whole(job: &Job<'_>, conn: &mut Conn, bytes: &[u8], body_at: usize) -> (End, Ending) {
-    let sent = conn.write(&bytes[..body_at]).await.is_ok();
-    if !sent || !past_stall(job.engine, conn, Stall::MidStream).await {
-        return (End::Aborted, Ending::Close);
-    }
-    finished(job, conn.write(&bytes[body_at..]).await.is_ok())
-}
-
-/// The end of an answer whose last byte was written, or could not be.
-pub fn finished(job: &Job, sent: bool) -> (End, Ending) {
-    match sent {
-        false => (End::Aborted, Ending::Close),
-        true if job.manner.keep => (End::Finished, Ending::Keep),
-        true => (End::Finished, Ending::Close),
+/// What is sent in place of a whole answer under a switch that breaks it.
+fn broken(engine: &Engine, bytes: &[u8], body_at: usize) -> Option<Vec<u8>> {
+    let faults = engine.faults.borrow();
+    match faults.close_mid_stream_after {
+        Some(_) => Some(bytes[..body_at + (bytes.len() - body_at) / 2].to_vec()),
+        None => faults.bad_framing.then(|| two_lengths(bytes, body_at)),
     }
 }
 

@@ -199,6 +199,7 @@ pub fn start(config: Config) -> Result<Handle, Error> {
     let addr = listener
         .local_addr()
         .map_err(|e| Error::new(format!("the listening socket has no address ({e})")))?;
+    let listener = Some(listener).filter(|_| !config.faults.refuse);
     let engine = Arc::new(Engine::new(config, addr));
     let stop = watch::Sender::new(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {

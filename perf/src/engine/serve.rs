@@ -32,7 +32,7 @@ pub enum Ending {
 }
 
 /// Runs the engine until `stop` turns true.
-pub async fn run(engine: Arc<Engine>, listener: StdListener, mut stop: watch::Receiver<bool>) {
+pub async fn run(engine: Arc<Engine>, listener: Option<StdListener>, mut stop: watch::Receiver<bool>) {
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = listen(engine, listener) => {}
@@ -40,9 +40,9 @@ pub async fn run(engine: Arc<Engine>, listener: StdListener, mut stop: watch::Re
 }
 
 /// Listens, closes the listener while the `refuse` switch is on, listens again.
-async fn listen(engine: Arc<Engine>, first: StdListener) {
+async fn listen(engine: Arc<Engine>, first: Option<StdListener>) {
     let mut faults = engine.faults.subscribe();
-    let mut listener = first.set_nonblocking(true).and_then(|()| TcpListener::from_std(first)).ok();
+    let mut listener = first.and_then(|first| adopt(first).ok());
     loop {
         let refuse = faults.borrow_and_update().refuse;
         if refuse {
@@ -60,6 +60,11 @@ async fn listen(engine: Arc<Engine>, first: StdListener) {
             }
         }
     }
+}
+
+fn adopt(listener: StdListener) -> std::io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 /// Waits until the `refuse` switch is off, turning it off itself after `refuse_ms`.

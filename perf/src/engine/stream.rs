@@ -4,11 +4,10 @@
 use tokio::time::Instant;
 
 use super::faults::Stall;
-use super::generate::{End, Job, finished, past_stall, wait};
+use super::generate::{End, Job, Run, conclude, past_stall, wait};
 use super::http::Conn;
 use super::openai::Piece;
 use super::reply::{self, Framing};
-use super::serve::Ending;
 
 /// Why a stream stopped before its end.
 enum Stop {
@@ -30,31 +29,30 @@ struct Stream<'a> {
 }
 
 /// Sends the whole stream, from the head at the first token's time to the end of the framing.
-pub async fn send(job: &Job<'_>, conn: &mut Conn, cached: u64) -> (End, Ending) {
+pub async fn send(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u64) -> End {
     let framing = if job.manner.minor == 0 { Framing::UntilClose } else { Framing::Chunked };
-    let mut manner = job.manner;
-    manner.keep &= framing == Framing::Chunked;
     let mut stream = Stream { job, conn, framing, sent: 0 };
-    let head = reply::head(job.engine, manner, 200, job.engine.config.kind.stream_type(), framing);
-    match stream.all(&head, cached).await {
-        Ok(()) if manner.keep => finished(job, true),
-        Ok(()) => (End::Finished, Ending::Close),
-        Err(Stop::Gone) => (End::Aborted, Ending::Close),
-        Err(Stop::Fault) => (End::Faulted, Ending::Cut),
+    match stream.all(run, cached).await {
+        Ok(()) => End::Finished,
+        Err(Stop::Gone) => End::Aborted,
+        Err(Stop::Fault) => End::Faulted,
     }
 }
 
 impl Stream<'_> {
-    async fn all(&mut self, head: &[u8], cached: u64) -> Result<(), Stop> {
-        self.conn.write(head).await?;
+    async fn all(&mut self, run: &mut Run<'_>, cached: u64) -> Result<(), Stop> {
+        let (job, kind) = (self.job, self.job.engine.config.kind);
+        let head = reply::head(job.engine, job.manner, 200, kind.stream_type(), self.framing);
+        self.conn.write(&head).await?;
         self.switches().await?;
-        if self.job.ask.chat {
+        if job.ask.chat {
             self.event(Piece::Role).await?;
         }
         self.tokens().await?;
-        if self.job.ask.include_usage {
-            self.event(Piece::Usage(self.job.usage(cached))).await?;
+        if job.ask.include_usage {
+            self.event(Piece::Usage(job.usage(cached))).await?;
         }
+        conclude(job, run);
         self.write("[DONE]").await?;
         if self.framing == Framing::Chunked {
             self.conn.write(b"0\r\n\r\n").await?;
