@@ -4,7 +4,9 @@
 
 pub mod engine;
 pub mod error;
+pub mod load;
 pub mod wire;
 
 pub use engine::cli::{EngineArgs, run_engine};
 pub use error::Error;
+pub use load::cli::{BenchArgs, run_bench};
