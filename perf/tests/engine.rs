@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use peer::{Peer, chat, post, until};
 use serde_json::{Value, json};
+use warmpath_perf::engine::text::Digest;
 use warmpath_perf::engine::{self, Config, KeepAlive, Kind, Timing};
 
 const KINDS: [Kind; 4] = [Kind::Vllm, Kind::Sglang, Kind::Trtllm, Kind::Llamacpp];
@@ -217,6 +218,20 @@ fn executions_are_counted_by_request_id_and_heads_are_kept_verbatim() {
     peer.post("/sim/reset", "");
     assert_eq!(engine.stats().executions.total, 0);
     assert_eq!(engine.stats().blocks, 0);
+}
+
+#[test]
+fn large_bodies_are_digested_and_not_kept() {
+    let engine = engine::start(Config { sink_over: 1000, ..Config::default() }).unwrap();
+    let mut peer = Peer::connect(engine.addr);
+    for (id, length) in [("small", 900), ("large", 5_000_000)] {
+        let body = chat(&"y".repeat(length), "");
+        peer.send(post(CHAT, &format!("X-Request-Id: {id}\r\n"), &body).as_bytes());
+        assert_eq!(peer.response().unwrap().status, 200);
+        let seen = engine.stats().bodies[id];
+        assert_eq!((seen.length, seen.digest), (body.len() as u64, Digest::of(body.as_bytes())));
+    }
+    assert!(engine.stats().tokens.prompt < 1000, "the large body was not tokenized");
 }
 
 #[test]

@@ -69,6 +69,9 @@ pub struct EngineArgs {
     /// Seed of the generated text
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Bytes over which a body is digested and dropped unparsed
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
+    pub sink_over: usize,
     /// Fault switches on from the start, as for POST /sim/faults
     #[arg(long, value_name = "JSON")]
     pub faults: Option<String>,
@@ -110,6 +113,7 @@ impl EngineArgs {
                 idle: Duration::from_millis(self.keepalive_idle),
             },
             seed: self.seed,
+            sink_over: self.sink_over,
             faults,
         })
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::faults::Stall;
-use super::http::{Conn, Head};
+use super::http::{Body, Conn, Head};
 use super::kinds::Reply;
 use super::openai::{Answer, Ask, Choice, Usage};
 use super::reply::{self, Framing, Manner};
 use super::serve::{Ending, send};
-use super::stats::Stats;
+use super::stats::{BodySeen, Stats};
 use super::stream;
 use super::text::{Token, digest_tokens, generated};
 use super::{Engine, unix_now};
@@ -115,21 +115,24 @@ pub async fn answer(
     conn: &mut Conn,
     head: &Head,
     manner: Manner,
-    request: (bool, Vec<u8>),
+    request: (bool, Body),
 ) -> Ending {
     let (chat, body) = request;
+    let request_id = head.header("x-request-id");
+    let seen = BodySeen { length: body.length, digest: body.digest() };
+    engine.state().stats.saw_body(request_id, seen);
     let ask = match checked(engine, chat, &body) {
         Ok(ask) => ask,
         Err(reply) => return send(engine, conn, manner, &reply).await,
     };
-    let mut run = Run::begin(engine, head.header("x-request-id"), ask.digest());
+    let mut run = Run::begin(engine, request_id, ask.digest());
     let mut failing = None;
     engine.faults.send_if_modified(|faults| {
         failing = faults.take_failure();
         false
     });
     let faults = engine.faults.borrow().clone();
-    if faults.crashes_on(&body) {
+    if faults.crashes_on(&body.bytes) {
         run.end(End::Faulted);
         return Ending::Cut;
     }
@@ -148,9 +151,12 @@ pub async fn answer(
     }
 }
 
-fn checked(engine: &Engine, chat: bool, body: &[u8]) -> Result<Ask, Reply> {
+fn checked(engine: &Engine, chat: bool, body: &Body) -> Result<Ask, Reply> {
     let kind = engine.config.kind;
-    let ask = Ask::parse(chat, body).map_err(|refusal| kind.refuse(&refusal))?;
+    if body.dropped() {
+        return Ok(Ask::sunk(chat, body.digest()));
+    }
+    let ask = Ask::parse(chat, &body.bytes).map_err(|refusal| kind.refuse(&refusal))?;
     match &ask.model {
         Some(model) if kind.checks_model() && !engine.config.models.contains(model) => {
             Err(kind.unknown_model(model))

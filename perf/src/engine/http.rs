@@ -8,12 +8,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::text::Digest;
 use crate::wire::Dechunker;
 
 /// Longest accepted request head in bytes (h11, vLLM's parser, stops at 64 KiB by default).
 const MAX_HEAD: usize = 64 * 1024;
-/// Longest accepted body in bytes.
-const MAX_BODY: usize = 512 * 1024 * 1024;
+/// Most bytes taken from the socket by one read of a body.
+const READ: usize = 64 * 1024;
 /// Most bytes a client may send ahead while an answer is under way; more stay in the kernel.
 const MAX_AHEAD: usize = 64 * 1024;
 /// Most header lines in a request head.
@@ -71,6 +72,43 @@ impl Head {
     }
 }
 
+/// A request body as read.
+#[derive(Debug, Clone)]
+pub struct Body {
+    /// The bytes; empty if there were more than are kept.
+    pub bytes: Vec<u8>,
+    /// How many there were.
+    pub length: u64,
+    digest: Digest,
+    keep: usize,
+}
+
+impl Body {
+    fn new(keep: usize) -> Self {
+        Body { bytes: Vec::new(), length: 0, digest: Digest::default(), keep }
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        self.length += part.len() as u64;
+        self.digest.update(part);
+        if self.dropped() {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// True when the body was too long to be kept.
+    pub fn dropped(&self) -> bool {
+        self.length > self.keep as u64
+    }
+
+    /// Digest of all bytes, those not kept included.
+    pub fn digest(&self) -> u64 {
+        self.digest.value()
+    }
+}
+
 /// One connection with the bytes read ahead of it.
 #[derive(Debug)]
 pub struct Conn {
@@ -102,49 +140,57 @@ impl Conn {
         }
     }
 
-    /// Reads the body that belongs to `head`, answering `Expect: 100-continue` first.
-    pub async fn read_body(&mut self, head: &Head) -> Result<Vec<u8>, Trouble> {
+    /// Reads the body that belongs to `head`, answering `Expect: 100-continue` first. A body longer
+    /// than `keep` bytes is digested and dropped, so that large bodies cost no memory.
+    pub async fn read_body(&mut self, head: &Head, keep: usize) -> Result<Body, Trouble> {
         let length = match head.header("content-length") {
-            Some(text) => text.trim().parse::<usize>().map_err(|_| Trouble::Bad("bad Content-Length"))?,
+            Some(text) => text.trim().parse::<u64>().map_err(|_| Trouble::Bad("bad Content-Length"))?,
             None => 0,
         };
-        if length > MAX_BODY {
-            return Err(Trouble::Bad("body too long"));
-        }
         let expects = head.header("expect").is_some_and(|v| v.trim().eq_ignore_ascii_case("100-continue"));
         if expects && self.ahead.is_empty() && (length > 0 || head.chunked()) {
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        if head.chunked() { self.read_chunked().await } else { self.read_exact(length).await }
-    }
-
-    async fn read_exact(&mut self, length: usize) -> Result<Vec<u8>, Trouble> {
-        while self.ahead.len() < length {
-            self.fill(length - self.ahead.len()).await?;
+        let mut body = Body::new(keep);
+        if head.chunked() {
+            self.read_chunked(&mut body).await?;
+        } else {
+            self.read_counted(&mut body, length).await?;
         }
-        let rest = self.ahead.split_off(length);
-        Ok(std::mem::replace(&mut self.ahead, rest))
+        Ok(body)
     }
 
-    async fn read_chunked(&mut self) -> Result<Vec<u8>, Trouble> {
-        let (mut decoder, mut body) = (Dechunker::default(), Vec::new());
+    async fn read_counted(&mut self, body: &mut Body, length: u64) -> Result<(), Trouble> {
         loop {
-            let used = decoder.feed(&self.ahead, &mut body).map_err(Trouble::Bad)?;
+            let left = usize::try_from(length - body.length).unwrap_or(usize::MAX);
+            let take = left.min(self.ahead.len());
+            body.add(&self.ahead[..take]);
+            self.ahead.drain(..take);
+            if take == left {
+                return Ok(());
+            }
+            self.fill(left - take).await?;
+        }
+    }
+
+    async fn read_chunked(&mut self, body: &mut Body) -> Result<(), Trouble> {
+        let (mut decoder, mut part) = (Dechunker::default(), Vec::new());
+        loop {
+            let used = decoder.feed(&self.ahead, &mut part).map_err(Trouble::Bad)?;
             self.ahead.drain(..used);
+            body.add(&part);
+            part.clear();
             if decoder.done() {
-                return Ok(body);
+                return Ok(());
             }
-            if body.len() > MAX_BODY {
-                return Err(Trouble::Bad("body too long"));
-            }
-            self.fill(16 * 1024).await?;
+            self.fill(READ).await?;
         }
     }
 
     /// Reads at least one byte and at most about `most`, at the slow pace where one is set.
     async fn fill(&mut self, most: usize) -> Result<(), Trouble> {
         let Some(rate) = self.slow_read else {
-            self.ahead.reserve(most.clamp(1, 256 * 1024));
+            self.ahead.reserve(most.clamp(1, READ));
             return if self.stream.read_buf(&mut self.ahead).await? == 0 {
                 Err(Trouble::Gone)
             } else {

@@ -79,6 +79,9 @@ pub struct Config {
     pub keep_alive: KeepAlive,
     /// Seed of the generated text.
     pub seed: u64,
+    /// Longer bodies are digested and dropped unparsed; a whole answer to two made-up prompt tokens
+    /// comes back. For tests with many large bodies.
+    pub sink_over: usize,
     /// Switches on from the start.
     pub faults: Faults,
 }
@@ -104,6 +107,7 @@ impl Config {
             tokens: 16,
             keep_alive: KeepAlive { requests: 0, idle: Duration::from_secs(5) },
             seed: 0,
+            sink_over: 64 * 1024 * 1024,
             faults: Faults::default(),
         }
     }
@@ -169,6 +173,11 @@ impl Handle {
     /// Replaces all fault switches, also while the engine refuses connections.
     pub fn set_faults(&self, faults: Faults) {
         self.engine.faults.send_replace(faults);
+    }
+
+    /// The fault switches now.
+    pub fn faults(&self) -> Faults {
+        self.engine.faults.borrow().clone()
     }
 
     /// Stops at once: the port is free and every connection closed on return.

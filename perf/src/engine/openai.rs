@@ -63,6 +63,21 @@ impl Ask {
         })
     }
 
+    /// What a body that was not kept is taken to ask for: a whole answer to its digest.
+    pub fn sunk(chat: bool, body: u64) -> Ask {
+        Ask {
+            chat,
+            model: None,
+            prompts: vec![vec![(body >> 32) as u32, body as u32]],
+            root: 0,
+            max_tokens: None,
+            ignore_eos: false,
+            stream: false,
+            include_usage: false,
+            return_token_ids: false,
+        }
+    }
+
     /// How many tokens each choice gets and why it ends, given the engine's natural length.
     pub fn length(&self, natural: u64) -> (u64, &'static str) {
         match self.max_tokens {

@@ -18,6 +18,9 @@ use super::{Engine, sim};
 /// Pause before listening or accepting is tried again.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// Longest body of an admin request in bytes; a longer one counts as empty.
+const MAX_ADMIN_BODY: usize = 64 * 1024;
+
 /// What becomes of a connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
@@ -171,21 +174,21 @@ async fn request(engine: &Engine, conn: &mut Conn, head: &Head, answered: u64) -
         return if faults.rst { Ending::Cut } else { Ending::Linger };
     }
     conn.slow_read = faults.slow_read;
-    let body = match conn.read_body(head).await {
+    let body = match conn.read_body(head, engine.config.sink_over).await {
         Ok(body) => body,
         Err(Trouble::Gone) => return Ending::Close,
         Err(Trouble::Bad(words)) => return bad_request(engine, conn, words).await,
     };
     match inference {
         Some(chat) => generate::answer(engine, conn, head, manner, (chat, body)).await,
-        None => page(engine, conn, head, manner, &body).await,
+        None => page(engine, conn, head, manner, &body.bytes).await,
     }
 }
 
 async fn administer(engine: &Engine, conn: &mut Conn, head: &Head, manner: Manner) -> Ending {
     conn.slow_read = None;
-    match conn.read_body(head).await {
-        Ok(body) => send(engine, conn, manner, &sim::answer(engine, head, &body)).await,
+    match conn.read_body(head, MAX_ADMIN_BODY).await {
+        Ok(body) => send(engine, conn, manner, &sim::answer(engine, head, &body.bytes)).await,
         Err(_) => Ending::Close,
     }
 }

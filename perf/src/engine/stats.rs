@@ -24,6 +24,15 @@ pub struct Executions {
     pub unnamed: u64,
 }
 
+/// A request body, told so that a test can compare it with what it sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BodySeen {
+    /// Bytes, framing removed.
+    pub length: u64,
+    /// `text::Digest::of` its bytes.
+    pub digest: u64,
+}
+
 /// Token counts since start or reset.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tokens {
@@ -62,6 +71,8 @@ pub struct Stats {
     pub blocks: u64,
     /// Requests by "METHOD path", `/sim/…` excluded.
     pub by_path: BTreeMap<String, u64>,
+    /// The last body of each X-Request-Id on an inference path.
+    pub bodies: BTreeMap<String, BodySeen>,
     /// The last heads received, oldest first, verbatim, `/sim/…` excluded.
     pub last_heads: VecDeque<String>,
 }
@@ -92,6 +103,13 @@ impl Stats {
             *executions.by_request_id.entry(id.to_owned()).or_default() += 1;
         }
         *executions.by_prompt.entry(format!("{prompt:016x}")).or_default() += 1;
+    }
+
+    /// Notes a body.
+    pub fn saw_body(&mut self, request_id: Option<&str>, seen: BodySeen) {
+        if let Some(id) = request_id.filter(|_| self.bodies.len() < MAX_NAMES) {
+            self.bodies.insert(id.to_owned(), seen);
+        }
     }
 
     /// Executions counted for one X-Request-Id.

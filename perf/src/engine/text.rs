@@ -21,16 +21,39 @@ const WORDS: [&str; 32] = [
     " way", " by", " cache", " stays", " near", " for", " you", " now",
 ];
 
-/// A 64-bit FNV-1a digest, finished with the SplitMix64 mixer.
+/// A digest of several texts that keeps their borders apart.
 pub fn digest(parts: &[&[u8]]) -> u64 {
-    let mut h = 0xcbf2_9ce4_8422_2325_u64;
-    for part in parts {
-        for &byte in *part {
-            h = (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        h = (h ^ 0xff).wrapping_mul(0x0100_0000_01b3);
+    parts.iter().fold(0, |h, part| mix(h ^ Digest::of(part)))
+}
+
+/// A 64-bit FNV-1a digest over any split of its input, finished with the SplitMix64 mixer. It tells
+/// damage, not attacks.
+#[derive(Debug, Clone, Copy)]
+pub struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Digest(0xcbf2_9ce4_8422_2325)
     }
-    mix(h)
+}
+
+impl Digest {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |h, &byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    }
+
+    /// The digest of all bytes added.
+    pub fn value(self) -> u64 {
+        mix(self.0)
+    }
+
+    /// The digest of one slice.
+    pub fn of(bytes: &[u8]) -> u64 {
+        let mut digest = Digest::default();
+        digest.update(bytes);
+        digest.value()
+    }
 }
 
 /// The SplitMix64 finalizer: spreads every input bit over the output.
@@ -58,7 +81,7 @@ pub fn tokenize(text: &str) -> Vec<u32> {
 
 fn piece_id(piece: &[u8]) -> u32 {
     let span = u64::from(VOCABULARY - SPECIALS);
-    SPECIALS + (digest(&[piece]) % span) as u32
+    SPECIALS + (Digest::of(piece) % span) as u32
 }
 
 /// Pseudo token ids of a chat: a role mark, the content and an end mark for each message, then the
