@@ -1,0 +1,309 @@
+//! One execution: from a request read whole to its answer's last byte, with its timing, its prefix
+//! cache use and its faults. Must never finish an execution without counting how it ended.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::faults::Stall;
+use super::http::{Body, Conn, Head};
+use super::kinds::Reply;
+use super::openai::{Answer, Ask, Choice, Usage};
+use super::reply::{self, Framing, Manner};
+use super::serve::{Ending, send};
+use super::stats::{BodySeen, Stats};
+use super::stream;
+use super::text::{Token, digest_tokens, generated};
+use super::{Engine, unix_now};
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The answer was sent whole.
+    Finished,
+    /// The client left.
+    Aborted,
+    /// A fault switch ended it.
+    Faulted,
+}
+
+/// An execution under way. Dropped without an end, it counts as aborted.
+pub struct Run<'a> {
+    engine: &'a Engine,
+    end: Option<End>,
+}
+
+impl<'a> Run<'a> {
+    fn begin(engine: &'a Engine, request_id: Option<&str>, prompt: u64) -> Self {
+        engine.state().stats.begin(request_id, prompt);
+        Run { engine, end: None }
+    }
+
+    /// Counts the end. It is counted before the last byte is written, so that a client which has read
+    /// the answer finds it counted; a later call corrects an earlier one when that write fails.
+    pub fn end(&mut self, end: End) {
+        let stats = &mut self.engine.state().stats;
+        match self.end.replace(end) {
+            Some(earlier) => *earlier.count(stats) -= 1,
+            None => stats.running -= 1,
+        }
+        *end.count(stats) += 1;
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            self.end(End::Aborted);
+        }
+    }
+}
+
+impl End {
+    fn count(self, stats: &mut Stats) -> &mut u64 {
+        match self {
+            End::Finished => &mut stats.finished,
+            End::Aborted => &mut stats.aborted,
+            End::Faulted => &mut stats.faulted,
+        }
+    }
+}
+
+/// All that is said about one request while it executes.
+pub struct Job<'a> {
+    /// The engine.
+    pub engine: &'a Engine,
+    /// What was asked.
+    pub ask: Ask,
+    /// What the answer's parts share.
+    pub answer: Answer,
+    /// How the head is written.
+    pub manner: Manner,
+    /// Tokens of each choice.
+    pub length: u64,
+    /// Why each choice ends.
+    pub finish: &'static str,
+}
+
+impl Job<'_> {
+    /// The token at `index` of the answer to prompt number `choice`.
+    pub fn token(&self, choice: usize, index: u64) -> Token {
+        let prompt = digest_tokens(0, &self.ask.prompts[choice]);
+        generated(self.engine.config.seed, prompt, index)
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let choice = |(index, prompt): (usize, &Vec<u32>)| Choice {
+            index,
+            prompt: prompt.clone(),
+            tokens: (0..self.length).map(|i| self.token(index, i)).collect(),
+            finish: self.finish,
+        };
+        self.ask.prompts.iter().enumerate().map(choice).collect()
+    }
+
+    /// Token counts once all tokens are generated.
+    pub fn usage(&self, cached: u64) -> Usage {
+        let prompt = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
+        Usage { prompt, cached, generated: self.length * self.ask.prompts.len() as u64 }
+    }
+}
+
+/// Executes a request read whole and answers it. `request` is (chat, body).
+pub async fn answer(
+    engine: &Engine,
+    conn: &mut Conn,
+    head: &Head,
+    manner: Manner,
+    request: (bool, Body),
+) -> Ending {
+    let (chat, body) = request;
+    let request_id = head.header("x-request-id");
+    let seen = BodySeen { length: body.length, digest: body.digest() };
+    engine.state().stats.saw_body(request_id, seen);
+    let ask = match checked(engine, chat, &body) {
+        Ok(ask) => ask,
+        Err(reply) => return send(engine, conn, manner, &reply).await,
+    };
+    let mut run = Run::begin(engine, request_id, ask.digest());
+    let mut failing = None;
+    engine.faults.send_if_modified(|faults| {
+        failing = faults.take_failure();
+        false
+    });
+    let faults = engine.faults.borrow().clone();
+    if faults.crashes_on(&body.bytes) {
+        run.end(End::Faulted);
+        return Ending::Cut;
+    }
+    drop(body);
+    if let Some(status) = failing {
+        run.end(End::Faulted);
+        return send(engine, conn, manner, &engine.config.kind.failure(status)).await;
+    }
+    let job = job(engine, head, manner, ask);
+    let end = execute(&job, &mut run, conn).await;
+    run.end(end);
+    match end {
+        End::Finished if job.manner.keep => Ending::Keep,
+        End::Finished | End::Aborted => Ending::Close,
+        End::Faulted => Ending::Cut,
+    }
+}
+
+fn checked(engine: &Engine, chat: bool, body: &Body) -> Result<Ask, Reply> {
+    let kind = engine.config.kind;
+    if body.dropped() {
+        return Ok(Ask::sunk(chat, body.digest()));
+    }
+    let ask = Ask::parse(chat, &body.bytes).map_err(|refusal| kind.refuse(&refusal))?;
+    match &ask.model {
+        Some(model) if kind.checks_model() && !engine.config.models.contains(model) => {
+            Err(kind.unknown_model(model))
+        }
+        _ => Ok(ask),
+    }
+}
+
+fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a> {
+    let config = &engine.config;
+    let serial = digest_tokens(config.seed, &[engine.state().stats.executions.total as u32]);
+    let answer = Answer {
+        id: config.kind.answer_id(&ask, head.header("x-request-id"), serial),
+        created: unix_now(),
+        model: ask.model.clone().unwrap_or_else(|| config.models.first().cloned().unwrap_or_default()),
+        chat: ask.chat,
+        token_ids: ask.return_token_ids,
+    };
+    let (length, finish) = ask.length(config.tokens.max(1));
+    // A stream to an HTTP/1.0 client can only end with the connection.
+    let manner = Manner { keep: manner.keep && !(ask.stream && manner.minor == 0), ..manner };
+    Job { engine, ask, answer, manner, length, finish }
+}
+
+async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
+    if !past_stall(job.engine, conn, Stall::BeforeHead).await {
+        return End::Aborted;
+    }
+    let (cached, uncached) = prefill(job);
+    if !wait(conn, Instant::now() + first_token_after(job.engine, uncached)).await {
+        return End::Aborted;
+    }
+    store_prompts(job);
+    if job.engine.faults.borrow().half_head {
+        let kind = job.engine.config.kind;
+        let head = reply::head(job.engine, job.manner, 200, kind.json_type(), Framing::Length(1000));
+        run.end(End::Faulted);
+        let _ = conn.write(&head[..head.len() / 2]).await;
+        return End::Faulted;
+    }
+    match job.ask.stream {
+        true => stream::send(job, run, conn, cached).await,
+        false => send_whole(job, run, conn, cached).await,
+    }
+}
+
+/// Looks the prompts up in the cache: (cached, uncached) tokens.
+fn prefill(job: &Job) -> (u64, u64) {
+    let mut state = job.engine.state();
+    let hit = |prompt: &Vec<u32>| state.cache.hit(job.ask.root, prompt) as u64;
+    let cached: u64 = job.ask.prompts.iter().map(hit).sum();
+    let prompt = job.usage(0).prompt;
+    state.stats.tokens.prompt += prompt;
+    state.stats.tokens.cached += cached;
+    (cached, prompt - cached)
+}
+
+fn store_prompts(job: &Job) {
+    let cache = &mut job.engine.state().cache;
+    job.ask.prompts.iter().for_each(|prompt| cache.store(job.ask.root, prompt));
+}
+
+/// The last step before the last byte: answers count as prefix of the next turn, as vLLM's decode
+/// fills blocks, and the execution counts as finished.
+pub fn conclude(job: &Job, run: &mut Run) {
+    {
+        let mut state = job.engine.state();
+        for choice in job.choices() {
+            let mut tokens = choice.prompt;
+            tokens.extend(choice.tokens.iter().map(|token| token.id));
+            state.cache.store(job.ask.root, &tokens);
+        }
+    }
+    run.end(End::Finished);
+}
+
+fn first_token_after(engine: &Engine, uncached: u64) -> Duration {
+    let timing = engine.config.timing;
+    match timing.prefill_tps {
+        0 => timing.ttft,
+        rate => timing.ttft + Duration::from_secs_f64(uncached as f64 / rate as f64),
+    }
+}
+
+async fn send_whole(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u64) -> End {
+    let itl = job.engine.config.timing.itl;
+    let decode = itl.saturating_mul(u32::try_from(job.length - 1).unwrap_or(u32::MAX));
+    if !wait(conn, Instant::now() + decode).await {
+        return End::Aborted;
+    }
+    let usage = job.usage(cached);
+    job.engine.state().stats.tokens.generated += usage.generated;
+    let kind = job.engine.config.kind;
+    let reply = Reply::json(200, kind.json_type(), &kind.whole(&job.answer, &job.choices(), usage));
+    let bytes = reply::whole(job.engine, job.manner, &reply);
+    let body_at = bytes.len() - reply.body.len();
+    if let Some(broken) = broken(job.engine, &bytes, body_at) {
+        run.end(End::Faulted);
+        let _ = conn.write(&broken).await;
+        return End::Faulted;
+    }
+    let mut unsent = bytes.as_slice();
+    if job.engine.faults.borrow().stall == Some(Stall::MidStream) {
+        let (head, body) = bytes.split_at(body_at);
+        if conn.write(head).await.is_err() || !past_stall(job.engine, conn, Stall::MidStream).await {
+            return End::Aborted;
+        }
+        unsent = body;
+    }
+    conclude(job, run);
+    conn.write(unsent).await.map_or(End::Aborted, |()| End::Finished)
+}
+
+/// What is sent in place of a whole answer under a switch that breaks it.
+fn broken(engine: &Engine, bytes: &[u8], body_at: usize) -> Option<Vec<u8>> {
+    let faults = engine.faults.borrow();
+    match faults.close_mid_stream_after {
+        Some(_) => Some(bytes[..body_at + (bytes.len() - body_at) / 2].to_vec()),
+        None => faults.bad_framing.then(|| two_lengths(bytes, body_at)),
+    }
+}
+
+/// The same bytes with a second, different Content-Length line.
+fn two_lengths(bytes: &[u8], body_at: usize) -> Vec<u8> {
+    let head_end = body_at - 2;
+    [&bytes[..head_end], b"content-length: 7\r\n\r\n", &bytes[body_at..]].concat()
+}
+
+/// Waits until `until`; false when the client left before. No wait at all once it has passed.
+pub async fn wait(conn: &mut Conn, until: Instant) -> bool {
+    if until <= Instant::now() {
+        return true;
+    }
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => true,
+        () = conn.gone() => false,
+    }
+}
+
+/// Waits while the `stall` switch names this phase; false when the client left before.
+pub async fn past_stall(engine: &Engine, conn: &mut Conn, phase: Stall) -> bool {
+    let mut faults = engine.faults.subscribe();
+    if faults.borrow().stall != Some(phase) {
+        return true;
+    }
+    tokio::select! {
+        lifted = faults.wait_for(|faults| faults.stall != Some(phase)) => lifted.is_ok(),
+        () = conn.gone() => false,
+    }
+}

@@ -1,0 +1,267 @@
+//! OpenAI bodies: what a request asks for, and the parts every engine kind builds its answers from.
+//! Pure. Must never fix a wrong request: it is refused as an engine would.
+
+use serde_json::Value;
+
+use super::text::{Token, digest, digest_tokens, tokenize, tokenize_chat};
+
+/// Most tokens one request may generate.
+const MAX_TOKENS: u64 = 1_000_000;
+
+/// Why a body is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not JSON; the parser's words.
+    Malformed(String),
+    /// JSON that asks for something impossible; the sentence.
+    Invalid(String),
+}
+
+/// What an inference request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Chat completion, else (text) completion.
+    pub chat: bool,
+    /// The named model.
+    pub model: Option<String>,
+    /// Pseudo tokens of each prompt; one choice each.
+    pub prompts: Vec<Vec<u32>>,
+    /// Separates cache name spaces: digest of model and `cache_salt`.
+    pub root: u64,
+    /// Bound on generated tokens for each choice.
+    pub max_tokens: Option<u64>,
+    /// Generate up to the bound even past the default length.
+    pub ignore_eos: bool,
+    /// Server-sent events wanted.
+    pub stream: bool,
+    /// A final usage chunk wanted (`stream_options.include_usage`).
+    pub include_usage: bool,
+    /// Token ids wanted in the answer (vLLM's `return_token_ids`).
+    pub return_token_ids: bool,
+}
+
+impl Ask {
+    /// Reads a request body.
+    pub fn parse(chat: bool, body: &[u8]) -> Result<Ask, Refusal> {
+        let json: Value = serde_json::from_slice(body).map_err(|e| Refusal::Malformed(e.to_string()))?;
+        if !json.is_object() {
+            return Err(Refusal::Invalid("the body must be a JSON object".into()));
+        }
+        check_choices(&json)?;
+        let model = json["model"].as_str().map(str::to_owned);
+        let salt = json["cache_salt"].as_str().unwrap_or_default();
+        Ok(Ask {
+            chat,
+            prompts: if chat { vec![chat_prompt(&json)?] } else { prompts(&json["prompt"])? },
+            root: digest(&[model.as_deref().unwrap_or_default().as_bytes(), salt.as_bytes()]),
+            model,
+            max_tokens: max_tokens(&json)?,
+            ignore_eos: json["ignore_eos"].as_bool().unwrap_or(false),
+            stream: json["stream"].as_bool().unwrap_or(false),
+            include_usage: json["stream_options"]["include_usage"].as_bool().unwrap_or(false),
+            return_token_ids: json["return_token_ids"].as_bool().unwrap_or(false),
+        })
+    }
+
+    /// What a body that was not kept is taken to ask for: a whole answer to its digest.
+    pub fn sunk(chat: bool, body: u64) -> Ask {
+        Ask {
+            chat,
+            model: None,
+            prompts: vec![vec![(body >> 32) as u32, body as u32]],
+            root: 0,
+            max_tokens: None,
+            ignore_eos: false,
+            stream: false,
+            include_usage: false,
+            return_token_ids: false,
+        }
+    }
+
+    /// How many tokens each choice gets and why it ends, given the engine's natural length.
+    pub fn length(&self, natural: u64) -> (u64, &'static str) {
+        match self.max_tokens {
+            Some(bound) if bound <= natural || self.ignore_eos => (bound, "length"),
+            _ => (natural, "stop"),
+        }
+    }
+
+    /// Digest over all prompts.
+    pub fn digest(&self) -> u64 {
+        self.prompts.iter().fold(self.root, |h, prompt| digest_tokens(h, prompt))
+    }
+}
+
+fn check_choices(json: &Value) -> Result<(), Refusal> {
+    match json.get("n") {
+        None | Some(Value::Null) => Ok(()),
+        Some(n) if n.as_u64() == Some(1) => Ok(()),
+        Some(n) => {
+            Err(Refusal::Invalid(format!("n is {n}; this simulated engine makes one choice, n must be 1")))
+        }
+    }
+}
+
+fn max_tokens(json: &Value) -> Result<Option<u64>, Refusal> {
+    let given = json.get("max_completion_tokens").filter(|v| !v.is_null()).or_else(|| json.get("max_tokens"));
+    match given {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_u64() {
+            Some(n) if (1..=MAX_TOKENS).contains(&n) => Ok(Some(n)),
+            _ => Err(Refusal::Invalid(format!("max_tokens is {value}; it must be 1 to {MAX_TOKENS}"))),
+        },
+    }
+}
+
+fn chat_prompt(json: &Value) -> Result<Vec<u32>, Refusal> {
+    match json["messages"].as_array() {
+        Some(messages) if !messages.is_empty() => Ok(tokenize_chat(messages)),
+        _ => Err(Refusal::Invalid("messages must be an array with at least one message".into())),
+    }
+}
+
+/// A prompt is a string, an array of strings, an array of token ids or an array of such arrays.
+fn prompts(prompt: &Value) -> Result<Vec<Vec<u32>>, Refusal> {
+    let wrong =
+        || Refusal::Invalid("prompt must be a string, strings, token ids or arrays of token ids".into());
+    let many = match prompt {
+        Value::String(text) => vec![tokenize(text)],
+        Value::Array(items) if items.iter().all(Value::is_u64) => vec![ids(items).ok_or_else(wrong)?],
+        Value::Array(items) => items.iter().map(one_prompt).collect::<Option<_>>().ok_or_else(wrong)?,
+        _ => return Err(wrong()),
+    };
+    if many.iter().any(Vec::is_empty) {
+        return Err(Refusal::Invalid("prompt must not be empty".into()));
+    }
+    Ok(many)
+}
+
+fn one_prompt(item: &Value) -> Option<Vec<u32>> {
+    match item {
+        Value::String(text) => Some(tokenize(text)),
+        Value::Array(items) => ids(items),
+        _ => None,
+    }
+}
+
+fn ids(items: &[Value]) -> Option<Vec<u32>> {
+    items.iter().map(|item| item.as_u64().and_then(|id| u32::try_from(id).ok())).collect()
+}
+
+/// What all parts of one answer share.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Answer id with the kind's prefix.
+    pub id: String,
+    /// Unix seconds.
+    pub created: u64,
+    /// The model named.
+    pub model: String,
+    /// Chat completion, else completion.
+    pub chat: bool,
+    /// Whether token ids are shown.
+    pub token_ids: bool,
+}
+
+impl Answer {
+    /// The `object` member of a whole answer or of a chunk.
+    pub fn object(&self, chunk: bool) -> &'static str {
+        match (self.chat, chunk) {
+            (true, true) => "chat.completion.chunk",
+            (true, false) => "chat.completion",
+            (false, _) => "text_completion",
+        }
+    }
+}
+
+/// One finished choice.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// Its number, from 0.
+    pub index: usize,
+    /// The prompt it answers.
+    pub prompt: Vec<u32>,
+    /// What was generated.
+    pub tokens: Vec<Token>,
+    /// `length` or `stop`.
+    pub finish: &'static str,
+}
+
+impl Choice {
+    /// The generated text.
+    pub fn text(&self) -> String {
+        self.tokens.iter().map(|token| token.text).collect()
+    }
+
+    /// The generated ids.
+    pub fn ids(&self) -> Vec<u32> {
+        self.tokens.iter().map(|token| token.id).collect()
+    }
+}
+
+/// Token counts of one answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub prompt: u64,
+    /// Of these, from the prefix cache.
+    pub cached: u64,
+    /// Generated tokens.
+    pub generated: u64,
+}
+
+/// One event of a stream before it takes the kind's shape.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece<'a> {
+    /// A chat stream's first event: who speaks.
+    Role,
+    /// A generated token, with the reason when it is the last and the kind tells it there.
+    Token(usize, Token, Option<&'a str>),
+    /// The end of a choice in an event of its own.
+    Finish(usize, &'a str),
+    /// The final usage event.
+    Usage(Usage),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(chat: bool, body: &str) -> Result<Ask, Refusal> {
+        Ask::parse(chat, body.as_bytes())
+    }
+
+    #[test]
+    fn prompts_take_every_openai_form() {
+        let count =
+            |body: &str| parse(false, body).map(|ask| ask.prompts.iter().map(Vec::len).collect::<Vec<_>>());
+        assert_eq!(count(r#"{"prompt":"a b"}"#), Ok(vec![2]));
+        assert_eq!(count(r#"{"prompt":["a b","c"]}"#), Ok(vec![2, 1]));
+        assert_eq!(count(r#"{"prompt":[5,6,7]}"#), Ok(vec![3]));
+        assert_eq!(count(r#"{"prompt":[[5],[6,7]]}"#), Ok(vec![1, 2]));
+        for bad in
+            [r#"{}"#, r#"{"prompt":[]}"#, r#"{"prompt":[5,"a"]}"#, r#"{"prompt":[-1]}"#, r#"{"prompt":""}"#]
+        {
+            assert!(matches!(count(bad), Err(Refusal::Invalid(_))), "{bad}");
+        }
+        assert!(matches!(count("{"), Err(Refusal::Malformed(_))));
+    }
+
+    #[test]
+    fn length_and_reason() {
+        let ask = |body| parse(false, body).unwrap();
+        assert_eq!(ask(r#"{"prompt":"a"}"#).length(16), (16, "stop"));
+        assert_eq!(ask(r#"{"prompt":"a","max_tokens":4}"#).length(16), (4, "length"));
+        assert_eq!(ask(r#"{"prompt":"a","max_tokens":40}"#).length(16), (16, "stop"));
+        assert_eq!(ask(r#"{"prompt":"a","max_tokens":40,"ignore_eos":true}"#).length(16), (40, "length"));
+        assert!(parse(false, r#"{"prompt":"a","max_tokens":0}"#).is_err());
+        assert!(parse(false, r#"{"prompt":"a","n":2}"#).is_err());
+    }
+
+    #[test]
+    fn salt_and_model_change_the_root() {
+        let root = |body| parse(false, body).unwrap().root;
+        assert_ne!(root(r#"{"prompt":"a","model":"x"}"#), root(r#"{"prompt":"a","model":"y"}"#));
+        assert_ne!(root(r#"{"prompt":"a"}"#), root(r#"{"prompt":"a","cache_salt":"t"}"#));
+    }
+}
