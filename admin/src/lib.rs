@@ -1,1 +1,26 @@
-//! Skeleton.
+//! The admin thread: the rules an operator wants, made durable and put in force; REST over TCP and a unix
+//! socket; health probes; metrics; going down in order; and `warmpath ctl`, the client of all that.
+//!
+//! Must never: touch a request of a client, or know a shard other than by
+//! [`warmpath_core::control::DataPlane`].
+
+pub mod answer;
+mod boot;
+mod disk;
+mod down;
+#[cfg(test)]
+mod fake;
+pub mod gateway;
+pub mod health;
+pub mod metrics;
+pub mod refusal;
+pub mod rest;
+pub mod routes;
+pub mod rules;
+mod rules_file;
+mod run;
+pub mod serve;
+mod store;
+
+pub use gateway::Outside;
+pub use run::{AdminFault, Options, run};

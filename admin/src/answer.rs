@@ -1,0 +1,79 @@
+//! What a REST call is answered: status, type, bytes. Owns the success and error envelopes; must never
+//! decide a status that a [`Refusal`] did not choose.
+
+use crate::refusal::Refusal;
+use serde_json::{Value, json};
+
+/// An answer, ready to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// `Content-Type`.
+    pub content_type: &'static str,
+    /// `Allow`, for 405.
+    pub allow: Option<String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// The type of the Prometheus text format, version 0.0.4.
+pub const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+impl Answer {
+    /// A JSON answer, one line.
+    pub fn json(status: u16, value: &Value) -> Answer {
+        let mut body = value.to_string().into_bytes();
+        body.push(b'\n');
+        Answer { status, content_type: "application/json", allow: None, body }
+    }
+
+    /// What every accepted change is answered: clients of the existing gateway compare this body.
+    pub fn success() -> Answer {
+        Answer::json(200, &json!({"result": "Success"}))
+    }
+
+    /// A page of metrics.
+    pub fn metrics(text: String) -> Answer {
+        Answer { status: 200, content_type: PROMETHEUS_TEXT, allow: None, body: text.into_bytes() }
+    }
+}
+
+impl From<&Refusal> for Answer {
+    /// The envelope of errors: `code` is the status, `message` its class, `result` the reason that scripts
+    /// search; `reason_code` and the members of the body fault are for programs.
+    fn from(refusal: &Refusal) -> Answer {
+        let status = refusal.status();
+        let mut body = json!({
+            "code": status,
+            "message": class_text(status),
+            "result": refusal.to_string(),
+            "reason_code": refusal.code(),
+        });
+        if let Some(members) = body.as_object_mut() {
+            members.extend(refusal.details());
+        }
+        let mut answer = Answer::json(status, &body);
+        if let Refusal::WrongMethod { allowed } = refusal {
+            answer.allow = Some(allowed.clone());
+        }
+        answer
+    }
+}
+
+fn class_text(status: u16) -> &'static str {
+    match status {
+        400 => "Malformed arguments for API call",
+        403 => "Capacity insufficient or call not allowed",
+        404 => "Resource not found",
+        405 => "Method not allowed",
+        408 => "Request timeout",
+        409 => "Resource conflict",
+        412 => "Precondition failed",
+        413 => "Body too large",
+        422 => "Value not allowed",
+        503 => "Maintenance mode",
+        507 => "Insufficient storage",
+        _ => "Internal service error",
+    }
+}

@@ -1,0 +1,73 @@
+//! From options to a gateway with its rules in force: the state directory, then the rules file over it. Must
+//! never start with a part of the rules, nor with none where there were some and they can't be read.
+
+use crate::disk::RealDisk;
+use crate::gateway::{Boot, Gateway, Outside, upserted};
+use crate::refusal::Refusal;
+use crate::rules::RuleSet;
+use crate::rules_file::RulesFile;
+use crate::run::Options;
+use crate::store::{Found, Snapshot, Store};
+use std::path::Path;
+
+/// Boots. An error is one sentence with cause and cure.
+pub fn boot(options: &Options, outside: Outside) -> Result<Gateway, String> {
+    let store = Store::open(&options.state_dir, Box::new(RealDisk))?;
+    let file = options.rules_file.as_deref().map(RulesFile::read).transpose()?;
+    let (snapshot, boot) = found(&store, file.is_some(), (outside.wall)().as_secs())?;
+    let rules = stored_rules(&snapshot, &store.current(), outside.random)?;
+    let mut gateway = Gateway::new(outside, store, snapshot.generation);
+    let damaged = boot.quarantine_path.is_some();
+    gateway.boot = boot;
+    let (rules, changed) = match &file {
+        Some(file) => with_file(&rules, file, gateway.outside.random)?,
+        None => (rules, 0),
+    };
+    let done = if changed > 0 || damaged { gateway.change(rules) } else { gateway.install(rules) };
+    done.map_err(|refusal| refusal.to_string())?;
+    Ok(gateway)
+}
+
+/// The snapshot to start from. A damaged one is put aside only if there is something else to start from:
+/// else the next start would find nothing and serve nothing.
+fn found(store: &Store, has_file: bool, stamp: u64) -> Result<(Snapshot, Boot), String> {
+    let boot = |snapshot_found| Boot { snapshot_found, ..Boot::default() };
+    match store.load()? {
+        Found::Nothing => Ok((Snapshot::default(), boot(false))),
+        Found::Current(snapshot) | Found::Interrupted(snapshot) => Ok((snapshot, boot(true))),
+        Found::Damaged { previous: None, cause } if !has_file => Err(format!(
+            "the state file is damaged and has no previous copy: {cause}; restore it, or move it away and start with --rules FILE"
+        )),
+        Found::Damaged { previous, cause } => {
+            let aside = store.quarantine(stamp)?;
+            let source = if previous.is_some() { "its previous copy" } else { "the rules file alone" };
+            let note = format!(
+                "the state file was damaged ({cause}) and is now {}; started from {source}",
+                aside.display()
+            );
+            let quarantine_path = Some(aside.display().to_string());
+            let boot = Boot { snapshot_found: previous.is_some(), notes: vec![note], quarantine_path };
+            Ok((previous.unwrap_or_default(), boot))
+        }
+    }
+}
+
+fn stored_rules(snapshot: &Snapshot, path: &Path, random: fn() -> u64) -> Result<RuleSet, String> {
+    let read = upserted(&RuleSet::default(), &snapshot.rules, random);
+    read.map(|(rules, _)| rules).map_err(|refusal| {
+        format!(
+            "{}: {refusal}; it was written by another version: correct it there or start with that version",
+            path.display()
+        )
+    })
+}
+
+fn with_file(rules: &RuleSet, file: &RulesFile, random: fn() -> u64) -> Result<(RuleSet, usize), String> {
+    upserted(rules, &file.bodies, random).map_err(|refusal| match &refusal {
+        Refusal::Body { index: Some(index), fault } => file.sentence(*index, &fault.member, &refusal),
+        _ => format!("{}: {refusal}", file.name),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Starts from files as they are found on a disk.
+
+use super::*;
+use crate::fake::{FakePlane, body, options, outside};
+use serde_json::json;
+use std::sync::Arc;
+
+struct Place {
+    folder: tempfile::TempDir,
+    options: Options,
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path());
+    Place { folder, options }
+}
+
+impl Place {
+    fn start(&self) -> Result<(Arc<FakePlane>, Gateway), String> {
+        let plane = FakePlane::new();
+        boot(&self.options, outside(&plane)).map(|gateway| (plane, gateway))
+    }
+
+    fn rules_file(&mut self, name: &str, text: &str) {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        self.options.rules_file = Some(path);
+    }
+
+    fn state(&self) -> std::path::PathBuf {
+        self.options.state_dir.join("snapshot.json")
+    }
+}
+
+fn start_fault(place: &Place) -> String {
+    place.start().err().expect("it started")
+}
+
+#[test]
+fn a_rules_file_is_laid_over_the_state() {
+    let mut place = place();
+    place.rules_file("rules.json", &json!([body("a", 9001), body("b", 9002)]).to_string());
+    assert_eq!(place.start().unwrap().0.names(), ["a", "b"]);
+    let toml = "[[rule]]\n[rule.serviceArguments]\nexternalIP = \"127.0.0.1\"\nport = 9002\nprotocol = \"tcp\"\nmode = 4\nname = \"b2\"\n[[rule.endpoints]]\nendpointIP = \"127.0.0.1\"\ntargetPort = 8000\nweight = 1\n";
+    place.rules_file("rules.toml", toml);
+    let (plane, gateway) = place.start().unwrap();
+    assert_eq!(plane.names(), ["a", "b2"]);
+    drop(gateway);
+    place.options.rules_file = None;
+    assert_eq!(place.start().unwrap().0.names(), ["a", "b2"], "it was made durable");
+}
+
+#[test]
+fn a_bad_rules_file_is_named_with_line_column_and_member_and_nothing_is_applied() {
+    let mut place = place();
+    let mut bad = body("b", 9002);
+    bad["endpoints"][0]["weight"] = json!("heavy");
+    let text = format!("[{},\n{}]", body("a", 9001), bad);
+    place.rules_file("rules.json", &text);
+    let column = text.lines().nth(1).unwrap().find("\"heavy\"").unwrap() + 1;
+    let sentence = start_fault(&place);
+    assert!(sentence.contains(&format!("rules.json:2:{column}: rule 2: endpoints[0].weight")), "{sentence}");
+    assert!(!place.state().exists());
+    place.options.rules_file = Some("nowhere.json".into());
+    assert!(start_fault(&place).starts_with("nowhere.json: can't be read"));
+}
+
+#[test]
+fn a_damaged_state_file_is_put_aside_only_for_something_better() {
+    let mut place = place();
+    place.rules_file("rules.json", &json!([body("a", 9001)]).to_string());
+    drop(place.start().unwrap());
+    std::fs::write(place.state(), "{").unwrap();
+    let file = place.options.rules_file.take();
+    assert!(start_fault(&place).contains("no previous copy"));
+    assert!(place.state().exists(), "the next start must not find nothing");
+    place.options.rules_file = file;
+    let (plane, gateway) = place.start().unwrap();
+    assert_eq!(plane.names(), ["a"]);
+    assert!(gateway.boot.notes[0].contains("started from the rules file alone"));
+    let aside = gateway.boot.quarantine_path.clone().unwrap();
+    assert_eq!(std::fs::read(aside).unwrap(), b"{");
+    drop(gateway);
+    assert_eq!(place.start().unwrap().1.boot.quarantine_path, None, "a whole state file was written");
+}
+
+#[test]
+fn the_previous_copy_stands_in_for_a_damaged_state_file() {
+    let place = place();
+    let (_, mut gateway) = place.start().unwrap();
+    gateway.post(&body("a", 9001)).unwrap();
+    gateway.post(&body("b", 9002)).unwrap();
+    drop(gateway);
+    std::fs::write(place.state(), "not JSON").unwrap();
+    let (plane, gateway) = place.start().unwrap();
+    assert_eq!(plane.names(), ["a"]);
+    assert!(gateway.boot.notes[0].contains("started from its previous copy"));
+}
+
+#[test]
+fn a_state_file_with_a_rule_that_is_not_understood_is_refused_by_name() {
+    let place = place();
+    std::fs::create_dir_all(&place.options.state_dir).unwrap();
+    let rule = json!({"serviceArguments": {}, "endpoints": []});
+    let text = json!({"kind": "warmpath-snapshot", "schema": "1.0", "generation": 1, "rules": [rule]});
+    std::fs::write(place.state(), text.to_string()).unwrap();
+    let sentence = start_fault(&place);
+    assert!(sentence.contains("snapshot.json: rule 1: serviceArguments."), "{sentence}");
+}
+
+#[test]
+fn a_busy_port_at_start_is_the_shards_own_sentence() {
+    let mut place = place();
+    place.rules_file("rules.json", &json!([body("a", 9001)]).to_string());
+    let plane = FakePlane::new();
+    *plane.busy.lock().unwrap() = Some(([127, 0, 0, 1], 9001).into());
+    let sentence = boot(&place.options, outside(&plane)).err().unwrap();
+    assert_eq!(sentence, "127.0.0.1:9001 is in use; choose another port");
+}

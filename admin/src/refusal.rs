@@ -1,0 +1,162 @@
+//! Why a change or a question is refused, typed. Owns the mapping from reason to status, machine-readable
+//! code and sentence; must never be replaced by a bare string on the way to the client.
+
+use serde_json::{Map, Value, json};
+use std::fmt;
+use warmpath_core::control::InstallFault;
+use warmpath_core::rule::body::BodyFault;
+
+/// A reason for refusing.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// The request's body is no JSON; serde_json's words, which name line and column.
+    NotJson(String),
+    /// A rule body breaks the rules for rule bodies. `index` counts from 0 within a list of bodies.
+    Body {
+        /// Position in the list, `None` for a single body.
+        index: Option<usize>,
+        /// What is wrong.
+        fault: Box<BodyFault>,
+    },
+    /// The same rule with the same content is in force.
+    Exists,
+    /// Another rule has this id.
+    IdTaken(String),
+    /// No rule is selected by the words given.
+    NoRule(String),
+    /// Several rules are selected where one was meant; what to add to the request.
+    Ambiguous(String),
+    /// An argument in the path or query has no meaning.
+    Argument {
+        /// Its name.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The change can't be made durable.
+    Disk {
+        /// Whether the disk is full or over quota.
+        full: bool,
+        /// Path and cause.
+        cause: String,
+    },
+    /// A listener could not be opened.
+    Install(InstallFault),
+    /// The gateway is going down.
+    Draining,
+    /// No such path.
+    NoPath(String),
+    /// The path exists, not with this method.
+    WrongMethod {
+        /// Methods of this path, as `Allow` lists them.
+        allowed: String,
+    },
+    /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
+    Foreign(&'static str),
+    /// The request's body is over [`crate::serve::BODY_MAX`].
+    TooLarge,
+    /// The request's body did not come whole in time.
+    Incomplete,
+}
+
+impl Refusal {
+    /// A file operation failed.
+    pub fn disk(path: &std::path::Path, error: &std::io::Error) -> Refusal {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+        Refusal::Disk { full, cause: format!("{}: {error}", path.display()) }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        match self {
+            Refusal::Body { fault, .. } => fault.status,
+            Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Incomplete => 400,
+            Refusal::Foreign(_) => 403,
+            Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
+            Refusal::WrongMethod { .. } => 405,
+            Refusal::Exists | Refusal::IdTaken(_) | Refusal::Ambiguous(_) | Refusal::Install(_) => 409,
+            Refusal::TooLarge => 413,
+            Refusal::Draining => 503,
+            Refusal::Disk { .. } => 507,
+        }
+    }
+
+    /// A word for programs, stable.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::NotJson(_) => "invalid_json",
+            Refusal::Body { fault, .. } => fault.code,
+            Refusal::Exists => "rule_exists",
+            Refusal::IdTaken(_) => "id_taken",
+            Refusal::NoRule(_) => "no_such_rule",
+            Refusal::Ambiguous(_) => "ambiguous",
+            Refusal::Argument { .. } => "bad_argument",
+            Refusal::Disk { full: true, .. } => "disk_full",
+            Refusal::Disk { .. } => "disk_unwritable",
+            Refusal::Install(_) => "address_unavailable",
+            Refusal::Draining => "gateway_draining",
+            Refusal::NoPath(_) => "no_such_path",
+            Refusal::WrongMethod { .. } => "wrong_method",
+            Refusal::Foreign(_) => "foreign_request",
+            Refusal::TooLarge => "body_too_large",
+            Refusal::Incomplete => "body_incomplete",
+        }
+    }
+
+    /// Members of the error envelope beyond the common ones.
+    pub fn details(&self) -> Map<String, Value> {
+        let details = match self {
+            Refusal::Body { index, fault } => {
+                let mut members = json!({
+                    "member": fault.member, "value": fault.value, "allowed": fault.allowed,
+                });
+                if let Some(index) = index {
+                    members["rule"] = json!(index);
+                }
+                members
+            }
+            Refusal::Argument { name, value, allowed } => {
+                json!({"member": name, "value": value, "allowed": allowed})
+            }
+            Refusal::Install(fault) => json!({"address": fault.vip.to_string()}),
+            _ => json!({}),
+        };
+        match details {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
+            Refusal::Body { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
+            Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
+            Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
+            Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
+            Refusal::Argument { name, value, allowed } => {
+                write!(f, "invalid argument {name}: {value:?} is not {allowed}")
+            }
+            Refusal::Disk { full: true, cause } => {
+                write!(f, "the disk of the state directory is full, nothing was changed: {cause}")
+            }
+            Refusal::Disk { cause, .. } => {
+                write!(f, "the state directory can't be written, nothing was changed: {cause}")
+            }
+            Refusal::Install(fault) => write!(f, "{}", fault.message),
+            Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
+            Refusal::NoPath(path) => write!(f, "no such path: {path}"),
+            Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
+            Refusal::Foreign(cause) => write!(f, "{cause}"),
+            Refusal::TooLarge => write!(f, "the request body is over 1 MiB"),
+            Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Handlers of rules: `/config/loadbalancer` and its kin.
+
+use crate::answer::Answer;
+use crate::gateway::Gateway;
+use crate::refusal::Refusal;
+use crate::routes::{Answered, Call};
+use crate::rules::{Entry, RuleSet, Selection, address};
+use serde_json::{Value, json};
+use warmpath_core::control::ShardReport;
+use warmpath_core::rule::body::readback;
+use warmpath_core::table::{Service, Table};
+
+/// Creates a rule, or replaces the one of the same key.
+pub fn post(gateway: &mut Gateway, call: &Call) -> Answered {
+    gateway.post(&json_body(call)?)?;
+    Ok(Answer::success())
+}
+
+/// Creates or replaces a list of rules, all or none.
+pub fn apply(gateway: &mut Gateway, call: &Call) -> Answered {
+    let Value::Array(bodies) = json_body(call)? else {
+        return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
+    };
+    let changed = gateway.apply(&bodies)?;
+    Ok(Answer::json(200, &json!({"result": "Success", "changed": changed})))
+}
+
+/// All rules.
+pub fn list(gateway: &mut Gateway, _: &Call) -> Answered {
+    let shown: Vec<_> = gateway.rules.entries().iter().map(|e| shown(gateway, e)).collect();
+    Ok(Answer::json(200, &json!({"lbAttr": shown})))
+}
+
+/// The rule at an address.
+pub fn get(gateway: &mut Gateway, call: &Call) -> Answered {
+    let index = selected(&gateway.rules, call)?;
+    one(gateway, index)
+}
+
+/// The rule of a name.
+pub fn get_by_name(gateway: &mut Gateway, call: &Call) -> Answered {
+    let index = gateway.rules.by_name(call.param("name"))?;
+    one(gateway, index)
+}
+
+/// The rule of an id.
+pub fn get_by_id(gateway: &mut Gateway, call: &Call) -> Answered {
+    let index = gateway.rules.by_id(call.param("id"))?;
+    one(gateway, index)
+}
+
+/// Deletes the rule at an address.
+pub fn delete(gateway: &mut Gateway, call: &Call) -> Answered {
+    let index = selected(&gateway.rules, call)?;
+    without(gateway, index)
+}
+
+/// Deletes the rule of a name.
+pub fn delete_by_name(gateway: &mut Gateway, call: &Call) -> Answered {
+    let index = gateway.rules.by_name(call.param("name"))?;
+    without(gateway, index)
+}
+
+/// Deletes all rules.
+pub fn delete_all(gateway: &mut Gateway, _: &Call) -> Answered {
+    gateway.change(RuleSet::default())?;
+    Ok(Answer::success())
+}
+
+/// Health of a rule's endpoints.
+pub fn status(gateway: &mut Gateway, call: &Call) -> Answered {
+    let entry = &gateway.rules.entries()[selected(&gateway.rules, call)?];
+    let service = service_of(&gateway.table, entry);
+    let now = (gateway.outside.now)();
+    let endpoints: Vec<_> = service
+        .iter()
+        .flat_map(|s| s.rule.endpoints.iter().zip(&s.endpoints))
+        .map(|(spec, state)| {
+            json!({
+                "endpoint": spec.address.to_string(),
+                "available": spec.weight > 0 && state.available(now),
+                "probed_down": state.probed_down(),
+                "draining": spec.weight == 0,
+                "in_flight": state.reserved(),
+            })
+        })
+        .collect();
+    let answer = json!({
+        "id": entry.rule.id,
+        "name": entry.rule.name,
+        "service": service.map(|s| s.number),
+        "enabled": entry.rule.enabled,
+        "probes_disbelieved": service.is_some_and(|s| crate::health::disbelieved(s)),
+        "endpoints": endpoints,
+    });
+    Ok(Answer::json(200, &answer))
+}
+
+/// Answers of a rule, by endpoint and status class.
+pub fn stats(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answered {
+    let entry = &gateway.rules.entries()[selected(&gateway.rules, call)?];
+    let service = service_of(&gateway.table, entry);
+    let number = service.map_or(0, |s| s.number);
+    let answers = reports.iter().flat_map(|r| &r.answers).filter(|a| a.service == number);
+    let mut sums = std::collections::BTreeMap::new();
+    for answer in answers {
+        *sums.entry((answer.endpoint, answer.class)).or_insert(0) += answer.count;
+    }
+    let rows: Vec<_> = sums
+        .iter()
+        .map(|((endpoint, class), count)| {
+            let address = entry.rule.endpoints.get(*endpoint as usize).map(|e| e.address.to_string());
+            json!({"endpoint": address, "status_class": format!("{class}xx"), "answers": count})
+        })
+        .collect();
+    Ok(Answer::json(200, &json!({"id": entry.rule.id, "name": entry.rule.name, "answers": rows})))
+}
+
+/// The service that carries a rule in `table`.
+fn service_of<'a>(table: &'a Table, entry: &Entry) -> Option<&'a Service> {
+    let services = &table.vip(entry.rule.key.vip)?.services;
+    services.iter().find(|s| s.rule.key == entry.rule.key).map(|s| &**s)
+}
+
+fn selected(rules: &RuleSet, call: &Call) -> Result<usize, Refusal> {
+    let host = call.param("host");
+    rules.select(&Selection {
+        vip: address(call.param("ip"), call.param("port"), call.param("protocol"))?,
+        host: (!host.is_empty()).then_some(host),
+        model: call.query("model_name"),
+        path: call.query("path_prefix"),
+    })
+}
+
+fn one(gateway: &Gateway, index: usize) -> Answered {
+    Ok(Answer::json(200, &shown(gateway, &gateway.rules.entries()[index])))
+}
+
+fn without(gateway: &mut Gateway, index: usize) -> Answered {
+    let mut rules = gateway.rules.clone();
+    rules.remove(index);
+    gateway.change(rules)?;
+    Ok(Answer::success())
+}
+
+/// The rule's readback, with the live `state` of each endpoint.
+fn shown(gateway: &Gateway, entry: &Entry) -> Value {
+    let mut body = readback(&entry.rule, &entry.body);
+    let Some(service) = service_of(&gateway.table, entry) else { return body };
+    let now = (gateway.outside.now)();
+    for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(address) = address_of(endpoint) else { continue };
+        let state = service.endpoints.iter().find(|s| s.address() == address);
+        let word = match state.is_some_and(|s| s.available(now)) {
+            true => "active",
+            false => "inactive",
+        };
+        endpoint["state"] = word.into();
+    }
+    body
+}
+
+fn address_of(endpoint: &Value) -> Option<std::net::SocketAddr> {
+    let ip = endpoint.get("endpointIP")?.as_str()?.parse().ok()?;
+    let port = u16::try_from(endpoint.get("targetPort")?.as_u64()?).ok()?;
+    Some(std::net::SocketAddr::new(ip, port))
+}
+
+fn json_body(call: &Call) -> Result<Value, Refusal> {
+    serde_json::from_slice(&call.body).map_err(|e| Refusal::NotJson(e.to_string()))
+}

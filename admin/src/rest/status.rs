@@ -1,0 +1,155 @@
+//! Handlers that show the gateway: readiness, metrics, shards, receipts.
+
+use crate::answer::Answer;
+use crate::gateway::Gateway;
+use crate::health;
+use crate::metrics::{self, Facts};
+use crate::routes::{Answered, Call};
+use serde_json::{Value, json};
+use warmpath_core::Nanos;
+use warmpath_core::control::{Count, DrainPhase, ShardReport};
+use warmpath_core::receipt::{Outcome, Receipt};
+
+/// 200 while new requests are welcome, else 503; the same body for both. `warnings` are things to look at
+/// that don't stop service.
+pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
+    let mut reasons = Vec::new();
+    if gateway.phase != DrainPhase::Serving {
+        reasons.push("the gateway is going down".to_string());
+    }
+    if reports.is_empty() {
+        reasons.push("no shard answers".to_string());
+    }
+    let boot = &gateway.boot;
+    let mut warnings = boot.notes.clone();
+    warnings.extend(gateway.persist_fault.clone());
+    warnings.extend(health::warnings(&gateway.table));
+    let ready = reasons.is_empty();
+    let body = json!({
+        "ready": ready,
+        "reasons": reasons,
+        "warnings": warnings,
+        "generation": gateway.table.generation,
+        "rules": gateway.rules.entries().len(),
+        "boot": {
+            "snapshot_found": boot.snapshot_found,
+            "quarantine_path": boot.quarantine_path,
+            "degraded": boot.quarantine_path.is_some(),
+        },
+        "last_persist": {"succeeded": gateway.persist_fault.is_none(), "error": gateway.persist_fault},
+    });
+    Ok(Answer::json(if ready { 200 } else { 503 }, &body))
+}
+
+/// Prometheus text.
+pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let facts = Facts {
+        table: &gateway.table,
+        phase: gateway.phase,
+        now: (gateway.outside.now)(),
+        resident: metrics::resident(&status),
+        reports,
+    };
+    Ok(Answer::metrics(metrics::render(&facts)))
+}
+
+/// What each shard knows of itself, without its receipts.
+pub fn shards(_: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
+    let shown: Vec<_> = reports.iter().map(shard).collect();
+    Ok(Answer::json(200, &json!({"shards": shown})))
+}
+
+/// The newest receipts of all shards, oldest first. `cursor` is what to ask `since` for those after them.
+pub fn receipts(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answered {
+    let last = usize::try_from(call.number("last", 50)?).unwrap_or(usize::MAX);
+    let since = call.number("since", 0)?;
+    let mut all: Vec<&Receipt> =
+        reports.iter().flat_map(|r| &r.receipts).filter(|r| since == 0 || r.at > since).collect();
+    all.sort_by_key(|r| r.at);
+    let newest = &all[all.len().saturating_sub(last)..];
+    let cursor = newest.last().map_or(since, |r| r.at);
+    let (now, wall) = ((gateway.outside.now)(), (gateway.outside.wall)());
+    let shown: Vec<_> = newest
+        .iter()
+        .map(|r| {
+            let ended = wall.saturating_sub(std::time::Duration::from_nanos(now.saturating_sub(r.at)));
+            receipt(gateway, r, ended.as_millis() as u64)
+        })
+        .collect();
+    Ok(Answer::json(200, &json!({"receipts": shown, "cursor": cursor})))
+}
+
+fn shard(report: &ShardReport) -> Value {
+    let counts: serde_json::Map<_, _> =
+        report.counts.iter().map(|(c, n)| (count_word(*c).to_string(), json!(n))).collect();
+    json!({
+        "shard": report.shard,
+        "generation": report.generation,
+        "clients": report.clients,
+        "upstreams": report.upstreams,
+        "active": report.active,
+        "turn_us_max": report.turn_us_max,
+        "counts": counts,
+    })
+}
+
+fn receipt(gateway: &Gateway, receipt: &Receipt, ended_ms: u64) -> Value {
+    let services = || gateway.table.vips.iter().flat_map(|v| &v.services);
+    let name = services().find(|s| s.number == receipt.service).map(|s| s.rule.name.as_str());
+    json!({
+        "time_ms": ended_ms,
+        "id": receipt.id,
+        "status": receipt.status,
+        "outcome": outcome_word(receipt.outcome),
+        "endpoint": receipt.endpoint.map(|e| e.to_string()),
+        "reason": receipt.reason.map(|r| r.word()),
+        "service": receipt.service,
+        "rule": name,
+        "model": receipt.model,
+        "streamed": receipt.streamed,
+        "first_byte_us": micros(receipt.first_byte),
+        "total_us": micros(receipt.total),
+        "bytes_out": receipt.bytes_out,
+        "retries": receipt.retries,
+    })
+}
+
+fn micros(nanos: Nanos) -> u64 {
+    nanos / 1_000
+}
+
+fn outcome_word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "completed",
+        Outcome::Answered => "answered",
+        Outcome::Faulted(fault) => fault.refusal().code,
+        Outcome::ClientLeft => "client_left",
+    }
+}
+
+/// The word for a counted event, as metrics and JSON print it.
+pub fn count_word(count: Count) -> &'static str {
+    match count {
+        Count::Accepted => "accepted",
+        Count::Requests => "requests",
+        Count::Malformed => "malformed",
+        Count::Streams => "streams",
+        Count::Chunked => "chunked",
+        Count::BytesOut => "bytes_out",
+        Count::Connects => "connects",
+        Count::ConnectFailures => "connect_failures",
+        Count::Reused => "reused",
+        Count::IdleClosed => "idle_closed",
+        Count::Retired => "retired",
+        Count::Replays => "replays",
+        Count::Failovers => "failovers",
+        Count::ClientsLeft => "clients_left",
+        Count::MemoryWaits => "memory_waits",
+        Count::Backpressure => "backpressure",
+        Count::Starved => "starved",
+        Count::Overflowed => "overflowed",
+        Count::SlowClients => "slow_clients",
+        Count::Ejections => "ejections",
+    }
+}

@@ -1,0 +1,200 @@
+//! The one table of what the admin API answers, and how a request finds its row. Owns methods, paths and
+//! their descriptions; must never answer a path that the table does not list.
+
+use crate::answer::Answer;
+use crate::gateway::Gateway;
+use crate::refusal::Refusal;
+use crate::rest::{load_balancer as lb, status};
+use percent_encoding::percent_decode_str;
+use warmpath_core::control::ShardReport;
+
+/// One request, taken apart.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    /// What stood in the place of each `{name}` of the pattern.
+    pub params: Vec<(&'static str, String)>,
+    /// Query members, decoded, in order.
+    pub query: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// What a handler gives back.
+pub type Answered = Result<Answer, Refusal>;
+
+/// How a row is answered.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// From the admin thread's own state, which it may change.
+    Own(fn(&mut Gateway, &Call) -> Answered),
+    /// With a report of every shard.
+    Reports(fn(&Gateway, &Call, &[ShardReport]) -> Answered),
+}
+
+/// A row of the table.
+pub struct Route {
+    /// HTTP method.
+    pub method: &'static str,
+    /// Path; `{name}` stands for one segment.
+    pub path: &'static str,
+    /// Who answers.
+    pub handler: Handler,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+const fn own(
+    method: &'static str,
+    path: &'static str,
+    handler: fn(&mut Gateway, &Call) -> Answered,
+    doc: &'static str,
+) -> Route {
+    Route { method, path, handler: Handler::Own(handler), doc }
+}
+
+const fn reports(
+    path: &'static str,
+    handler: fn(&Gateway, &Call, &[ShardReport]) -> Answered,
+    doc: &'static str,
+) -> Route {
+    Route { method: "GET", path, handler: Handler::Reports(handler), doc }
+}
+
+const RULE: &str = "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
+const HOST_RULE: &str =
+    "/netlox/v1/config/loadbalancer/hosturl/{host}/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
+const RULE_STATUS: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/status";
+const RULE_STATS: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/stats";
+
+/// The table.
+pub const ROUTES: &[Route] = &[
+    own("GET", "/netlox/v1", index, "this list"),
+    own("POST", "/netlox/v1/config/loadbalancer", lb::post, "create a rule or replace the one of its key"),
+    own("GET", "/netlox/v1/config/loadbalancer/all", lb::list, "all rules"),
+    own("DELETE", "/netlox/v1/config/loadbalancer/all", lb::delete_all, "delete all rules"),
+    own("GET", RULE, lb::get, "one rule; ?model_name= and ?path_prefix= tell it from others of the address"),
+    own("DELETE", RULE, lb::delete, "delete one rule"),
+    own("GET", HOST_RULE, lb::get, "one rule of a host"),
+    own("DELETE", HOST_RULE, lb::delete, "delete one rule of a host"),
+    own("GET", RULE_STATUS, lb::status, "health of one rule's endpoints"),
+    reports(RULE_STATS, lb::stats, "answers of one rule by endpoint and status class"),
+    own("GET", "/netlox/v1/config/loadbalancer/name/{name}", lb::get_by_name, "the rule of this name"),
+    own("DELETE", "/netlox/v1/config/loadbalancer/name/{name}", lb::delete_by_name, "delete it"),
+    own("GET", "/netlox/v1/config/loadbalancer/id/{id}", lb::get_by_id, "the rule of this id"),
+    own("POST", "/netlox/v1/rules", lb::apply, "create or replace a list of rules: all or none"),
+    reports("/netlox/v1/status/ready", status::ready, "200 if requests are welcome, else 503 with reasons"),
+    reports("/netlox/v1/metrics", status::metrics, "Prometheus text"),
+    reports("/netlox/v1/shards", status::shards, "what each shard knows of itself"),
+    reports("/netlox/v1/receipts", status::receipts, "recent requests; ?last=N, ?since=CURSOR"),
+];
+
+/// The row for a request and the values of its path.
+pub fn find(method: &str, path: &str) -> Result<(&'static Route, Vec<(&'static str, String)>), Refusal> {
+    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let mut allowed = Vec::new();
+    for route in ROUTES {
+        if let Some(params) = fit(route.path, path) {
+            if route.method == method {
+                return Ok((route, params));
+            }
+            allowed.push(route.method);
+        }
+    }
+    match allowed.is_empty() {
+        true => Err(Refusal::NoPath(path.into())),
+        false => Err(Refusal::WrongMethod { allowed: allowed.join(", ") }),
+    }
+}
+
+/// Members of a query string, decoded; `+` is a blank, as forms write it.
+pub fn query(text: &str) -> Vec<(String, String)> {
+    let decode = |part: &str| decoded(&part.replace('+', " "));
+    let members = text.split('&').filter(|m| !m.is_empty());
+    members.map(|m| m.split_once('=').unwrap_or((m, ""))).map(|(k, v)| (decode(k), decode(v))).collect()
+}
+
+impl Call {
+    /// The value of `{name}`; empty if the pattern has none.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| v)
+    }
+
+    /// The first query member of this name.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// A query member as a number, `otherwise` if absent.
+    pub fn number(&self, name: &'static str, otherwise: u64) -> Result<u64, Refusal> {
+        let Some(text) = self.query(name) else { return Ok(otherwise) };
+        let bad = |_| Refusal::Argument { name, value: text.into(), allowed: "a whole number" };
+        text.parse().map_err(bad)
+    }
+}
+
+fn fit(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {
+    let mut params = Vec::new();
+    let mut given = path.split('/');
+    for wanted in pattern.split('/') {
+        let segment = given.next()?;
+        match wanted.strip_prefix('{').and_then(|w| w.strip_suffix('}')) {
+            Some(name) => params.push((name, decoded(segment))),
+            None if wanted == segment => {}
+            None => return None,
+        }
+    }
+    given.next().is_none().then_some(params)
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn index(_: &mut Gateway, _: &Call) -> Answered {
+    let rows = ROUTES.iter().map(|r| serde_json::json!({"method": r.method, "path": r.path, "doc": r.doc}));
+    Ok(Answer::json(200, &serde_json::json!({"routes": rows.collect::<Vec<_>>()})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_finds_its_row_and_its_values() {
+        let path = "/netlox/v1/config/loadbalancer/externalipaddress/%3A%3A1/port/80/protocol/tcp";
+        let (route, params) = find("DELETE", path).unwrap();
+        assert_eq!((route.method, route.path), ("DELETE", RULE));
+        assert_eq!(params, [("ip", "::1".into()), ("port", "80".into()), ("protocol", "tcp".into())]);
+        assert!(find("GET", &format!("{path}/status")).is_ok());
+        assert!(find("GET", "/netlox/v1/config/loadbalancer/all/").is_ok());
+    }
+
+    #[test]
+    fn an_unknown_path_and_a_wrong_method_are_told_apart() {
+        assert!(matches!(find("GET", "/netlox/v1/nothing"), Err(Refusal::NoPath(_))));
+        let Err(Refusal::WrongMethod { allowed }) = find("PUT", "/netlox/v1/config/loadbalancer/all") else {
+            panic!("a wrong method was not seen");
+        };
+        assert_eq!(allowed, "GET, DELETE");
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        assert_eq!(
+            query("model_name=meta%2Fllama+3&x"),
+            [("model_name".into(), "meta/llama 3".into()), ("x".into(), "".into())]
+        );
+    }
+
+    #[test]
+    fn every_row_can_be_reached_and_no_two_rows_are_the_same() {
+        for route in ROUTES {
+            let path: Vec<_> =
+                route.path.split('/').map(|s| if s.starts_with('{') { "1" } else { s }).collect();
+            let (found, _) = find(route.method, &path.join("/")).unwrap();
+            assert_eq!((found.path, found.doc), (route.path, route.doc));
+        }
+    }
+}

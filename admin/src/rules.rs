@@ -1,0 +1,201 @@
+//! The rules that the operator wants: bodies as given, each with its validated form. Owns identity, upsert
+//! and selection; pure. Must never hold a body that validation would refuse, nor two rules of one key.
+
+use crate::refusal::Refusal;
+use serde_json::Value;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use warmpath_core::rule::{Rule, body};
+
+/// One rule.
+#[derive(Debug)]
+pub struct Entry {
+    /// The body as it was given, with `id` filled in.
+    pub body: Value,
+    /// What it means.
+    pub rule: Rule,
+}
+
+/// All rules, ordered by key, so that equal contents give equal tables and files. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSet {
+    entries: Vec<Arc<Entry>>,
+}
+
+/// What an upsert did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upsert {
+    /// A new rule.
+    Created,
+    /// Took the place of the rule with the same key.
+    Replaced,
+    /// The rule was there with this content.
+    Unchanged,
+}
+
+/// Words that select one rule. `None` is not said.
+#[derive(Clone, Debug)]
+pub struct Selection<'a> {
+    /// `externalIP:port`.
+    pub vip: SocketAddr,
+    /// `hosturl`.
+    pub host: Option<&'a str>,
+    /// `model_name`.
+    pub model: Option<&'a str>,
+    /// `path_prefix`.
+    pub path: Option<&'a str>,
+}
+
+impl RuleSet {
+    /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
+    /// a fresh one. Endpoints that stay keep their order, so that an index keeps its meaning as long as none
+    /// before it goes.
+    pub fn upsert(&mut self, given: &Value, fresh_id: impl FnOnce() -> String) -> Result<Upsert, Refusal> {
+        let mut rule = body::parse(given, fresh_id)
+            .map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
+        let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
+        if let Ok(at) = place
+            && given_id(given).is_none()
+        {
+            rule.id = self.entries[at].rule.id.clone();
+        }
+        self.check_id(&rule)?;
+        let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule });
+        match place {
+            Ok(at) => {
+                let before = &self.entries[at];
+                keep_order(&mut rule, &before.rule);
+                let new = entry(rule);
+                if means(&new) == means(before) {
+                    return Ok(Upsert::Unchanged);
+                }
+                self.entries[at] = new;
+                Ok(Upsert::Replaced)
+            }
+            Err(at) => {
+                self.entries.insert(at, entry(rule));
+                Ok(Upsert::Created)
+            }
+        }
+    }
+
+    /// Takes away the rule at `index`.
+    pub fn remove(&mut self, index: usize) {
+        self.entries.remove(index);
+    }
+
+    /// All, in order.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// The validated forms, in order.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.entries.iter().map(|e| e.rule.clone()).collect()
+    }
+
+    /// The bodies, in order.
+    pub fn bodies(&self) -> Vec<Value> {
+        self.entries.iter().map(|e| e.body.clone()).collect()
+    }
+
+    /// The one rule that is meant. What is not said prefers the rule that leaves it open (as scripts of the
+    /// existing gateway expect); if there is none, a rule that is the only one left is meant.
+    pub fn select(&self, by: &Selection<'_>) -> Result<usize, Refusal> {
+        let mut found: Vec<usize> = (0..self.entries.len()).filter(|i| self.said(*i, by)).collect();
+        for open in [
+            |r: &Rule| r.key.model.is_empty(),
+            |r: &Rule| r.key.host.is_empty(),
+            |r: &Rule| r.key.path.is_empty(),
+        ] {
+            if found.len() > 1 && found.iter().any(|i| open(&self.entries[*i].rule)) {
+                found.retain(|i| open(&self.entries[*i].rule));
+            }
+        }
+        match found[..] {
+            [one] => Ok(one),
+            [] => Err(Refusal::NoRule(by.words())),
+            _ => Err(Refusal::Ambiguous(
+                "say which by model_name= or path_prefix= in the query or by hosturl in the path".into(),
+            )),
+        }
+    }
+
+    /// The rule of this name.
+    pub fn by_name(&self, name: &str) -> Result<usize, Refusal> {
+        let mut found = (0..self.entries.len()).filter(|i| self.entries[*i].rule.name == name);
+        match (found.next(), found.next()) {
+            (None, _) => Err(Refusal::NoRule(format!("name {name:?}"))),
+            (Some(one), None) => Ok(one),
+            _ => Err(Refusal::Ambiguous("they share this name; say which by address".into())),
+        }
+    }
+
+    /// The rule of this id.
+    pub fn by_id(&self, id: &str) -> Result<usize, Refusal> {
+        let found = self.entries.iter().position(|e| e.rule.id == id);
+        found.ok_or_else(|| Refusal::NoRule(format!("id {id:?}")))
+    }
+
+    fn said(&self, index: usize, by: &Selection<'_>) -> bool {
+        let key = &self.entries[index].rule.key;
+        key.vip == by.vip
+            && by.host.is_none_or(|h| key.host.eq_ignore_ascii_case(h))
+            && by.model.is_none_or(|m| key.model == m)
+            && by.path.is_none_or(|p| key.path == p)
+    }
+
+    fn check_id(&self, rule: &Rule) -> Result<(), Refusal> {
+        match self.entries.iter().find(|e| e.rule.id == rule.id) {
+            Some(other) if other.rule.key != rule.key => Err(Refusal::IdTaken(rule.id.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Selection<'_> {
+    fn words(&self) -> String {
+        let mut words = format!("{}/tcp", self.vip);
+        for (name, value) in [("host", self.host), ("model_name", self.model), ("path_prefix", self.path)] {
+            if let Some(value) = value {
+                words.push_str(&format!(" {name} {value:?}"));
+            }
+        }
+        words
+    }
+}
+
+/// The address that `externalipaddress/{ip}/port/{port}/protocol/{protocol}` names.
+pub fn address(ip: &str, port: &str, protocol: &str) -> Result<SocketAddr, Refusal> {
+    let bad = |name, value: &str, allowed| Refusal::Argument { name, value: value.into(), allowed };
+    let bare = ip.strip_suffix("/32").or_else(|| ip.strip_suffix("/128")).unwrap_or(ip);
+    let address: IpAddr = bare.parse().map_err(|_| bad("externalIP", ip, "an IP address"))?;
+    let number: u16 = port.parse().map_err(|_| bad("port", port, "a number from 0 to 65535"))?;
+    match protocol {
+        "tcp" => Ok(SocketAddr::new(address, number)),
+        _ => Err(bad("protocol", protocol, "tcp")),
+    }
+}
+
+fn given_id(body: &Value) -> Option<&str> {
+    body.get("serviceArguments")?.get("id")?.as_str().filter(|id| !id.is_empty())
+}
+
+fn with_id(given: &Value, id: &str) -> Value {
+    let mut body = given.clone();
+    if let Some(Value::Object(arguments)) = body.get_mut("serviceArguments") {
+        arguments.insert("id".into(), id.into());
+    }
+    body
+}
+
+/// What the contents of two rules are compared by: defaults that are said and defaults left open are equal.
+fn means(entry: &Entry) -> Value {
+    body::readback(&entry.rule, &entry.body)
+}
+
+/// Endpoints that `before` had come first, in its order; new ones follow as given.
+fn keep_order(rule: &mut Rule, before: &Rule) {
+    let place = |at: SocketAddr| before.endpoints.iter().position(|e| e.address == at);
+    rule.endpoints.sort_by_key(|e| place(e.address).unwrap_or(usize::MAX));
+}

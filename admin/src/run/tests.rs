@@ -1,0 +1,237 @@
+//! The admin thread over real sockets, with shards that only remember.
+
+use super::*;
+use crate::fake::{FakePlane, Running, body, exchange, options, outside, request};
+use serde_json::json;
+use std::net::TcpStream;
+use std::sync::Arc;
+use warmpath_core::control::{DrainPhase, ShardReport};
+
+const LB: &str = "/netlox/v1/config/loadbalancer";
+
+fn at(port: u16) -> String {
+    format!("{LB}/externalipaddress/127.0.0.1/port/{port}/protocol/tcp")
+}
+
+#[test]
+fn a_rule_lives_from_post_to_delete_over_both_doors() {
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    let text = body("a", 9001).to_string();
+    assert_eq!(gateway.tcp("POST", LB, &text), (200, json!({"result": "Success"})));
+    assert_eq!(plane.names(), ["a"]);
+    let (status, error) = gateway.unix("POST", LB, &text);
+    assert_eq!((status, &error["reason_code"]), (409, &json!("rule_exists")));
+    assert!(error["result"].as_str().unwrap().contains("lbrule-exists error"));
+
+    let (status, list) = gateway.unix("GET", &format!("{LB}/all"), "");
+    assert_eq!(status, 200);
+    let rule = &list["lbAttr"][0];
+    assert_eq!(rule["serviceArguments"]["name"], "a");
+    assert_eq!(rule["endpoints"][0]["state"], "active");
+    let id = rule["serviceArguments"]["id"].as_str().unwrap();
+    assert_eq!(gateway.tcp("GET", &format!("{LB}/id/{id}"), "").1, *rule);
+    assert_eq!(gateway.tcp("GET", &at(9001), "").1, *rule);
+
+    assert_eq!(gateway.tcp("DELETE", &at(9001), ""), (200, json!({"result": "Success"})));
+    assert!(plane.names().is_empty());
+    let (status, error) = gateway.tcp("DELETE", &at(9001), "");
+    assert_eq!((status, &error["code"]), (404, &json!(404)));
+    assert!(error["result"].as_str().unwrap().contains("not-exists"));
+}
+
+#[test]
+fn a_replaced_rule_keeps_its_id_and_its_number() {
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    let mut rule = body("a", 9001);
+    gateway.tcp("POST", LB, &rule.to_string());
+    let id = gateway.tcp("GET", &at(9001), "").1["serviceArguments"]["id"].clone();
+    rule["endpoints"][0]["weight"] = json!(3);
+    assert_eq!(gateway.tcp("POST", LB, &rule.to_string()).0, 200);
+    let after = gateway.tcp("GET", &at(9001), "").1;
+    assert_eq!((&after["serviceArguments"]["id"], &after["endpoints"][0]["weight"]), (&id, &json!(3)));
+    let tables = plane.tables.lock().unwrap();
+    let numbers: Vec<_> = tables.iter().filter_map(|t| Some(t.vips.first()?.services[0].number)).collect();
+    assert_eq!(numbers[0], *numbers.last().unwrap());
+    assert_eq!(plane_service(&tables).rule.endpoints[0].weight, 3);
+}
+
+fn plane_service(tables: &[Arc<warmpath_core::table::Table>]) -> &warmpath_core::table::Service {
+    &tables.last().unwrap().vips[0].services[0]
+}
+
+#[test]
+fn a_rule_is_selected_by_model_and_by_name() {
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    for model in ["", "m1", "m2"] {
+        let mut rule = body(&format!("pool-{model}"), 9001);
+        rule["serviceArguments"]["model_name"] = json!(model);
+        assert_eq!(gateway.tcp("POST", LB, &rule.to_string()).0, 200);
+    }
+    assert_eq!(
+        gateway.tcp("GET", &format!("{}?model_name=m2", at(9001)), "").1["serviceArguments"]["name"],
+        "pool-m2"
+    );
+    assert_eq!(gateway.tcp("DELETE", &at(9001), "").0, 200);
+    assert_eq!(plane.names(), ["pool-m1", "pool-m2"]);
+    let (status, error) = gateway.tcp("DELETE", &at(9001), "");
+    assert_eq!((status, &error["reason_code"]), (409, &json!("ambiguous")));
+    assert_eq!(gateway.unix("DELETE", &format!("{LB}/name/pool-m1"), "").0, 200);
+    assert_eq!(plane.names(), ["pool-m2"]);
+    assert_eq!(gateway.unix("DELETE", &format!("{LB}/all"), "").0, 200);
+    assert!(plane.names().is_empty());
+}
+
+#[test]
+fn refusals_say_what_and_change_nothing() {
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    let (status, error) = gateway.tcp("POST", LB, "{\"a\":\n}");
+    assert_eq!((status, &error["reason_code"]), (400, &json!("invalid_json")));
+    assert!(error["result"].as_str().unwrap().contains("line 2 column 1"));
+    let mut rule = body("a", 9001);
+    rule["serviceArguments"]["externalIP"] = json!("nowhere");
+    let (status, error) = gateway.tcp("POST", LB, &rule.to_string());
+    assert!((400..500).contains(&status));
+    assert_eq!(error["member"], "serviceArguments.externalIP");
+    assert_ne!(error["allowed"], json!(null));
+    assert_eq!(gateway.tcp("GET", "/netlox/v1/nothing", "").0, 404);
+    assert_eq!(gateway.tcp("POST", LB, &" ".repeat(crate::serve::BODY_MAX + 1)).0, 413);
+    let (status, error) = gateway.tcp("GET", &format!("{LB}/externalipaddress/x/port/1/protocol/tcp"), "");
+    assert_eq!((status, &error["member"]), (400, &json!("externalIP")));
+    assert_eq!(plane.tables.lock().unwrap().len(), 1, "only the empty table of the start");
+}
+
+#[test]
+fn a_wrong_method_is_told_the_right_ones() {
+    let gateway = Running::start(&FakePlane::new());
+    let answer = exchange(
+        TcpStream::connect(gateway.address).unwrap(),
+        &request("PUT", &format!("{LB}/all"), "127.0.0.1", ""),
+    );
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("allow: get, delete\r\n"), "{answer}");
+}
+
+#[test]
+fn requests_of_web_pages_are_refused_over_tcp() {
+    let gateway = Running::start(&FakePlane::new());
+    let ask = |head: &str| {
+        let request = format!("GET /netlox/v1 HTTP/1.1\r\nConnection: close\r\n{head}\r\n\r\n");
+        exchange(TcpStream::connect(gateway.address).unwrap(), &request)[9..12].to_string()
+    };
+    assert_eq!(ask("Host: localhost:11111"), "200");
+    assert_eq!(ask("Host: [::1]:11111"), "200");
+    assert_eq!(ask("Host: evil.example"), "403");
+    assert_eq!(ask("Host: localhost\r\nOrigin: http://evil.example"), "403");
+}
+
+#[test]
+fn accepted_rules_are_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let plane = FakePlane::new();
+    let first = Running::with(options(folder.path()), &plane);
+    first.tcp("POST", LB, &body("a", 9001).to_string());
+    first.tcp("POST", LB, &body("b", 9002).to_string());
+    first.tcp("DELETE", &at(9001), "");
+    let kept = first.tcp("GET", &format!("{LB}/all"), "").1;
+    drop(first);
+    let plane = FakePlane::new();
+    let second = Running::with(options(folder.path()), &plane);
+    assert_eq!(plane.names(), ["b"]);
+    assert_eq!(second.tcp("GET", &format!("{LB}/all"), "").1, kept);
+    assert_eq!(second.tcp("GET", "/netlox/v1/status/ready", "").1["generation"], 5);
+}
+
+#[test]
+fn a_list_is_applied_whole_or_not_at_all() {
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    let mut bad = body("c", 9003);
+    bad["serviceArguments"]["port"] = json!("x");
+    let (status, error) =
+        gateway.unix("POST", "/netlox/v1/rules", &json!([body("a", 9001), bad]).to_string());
+    assert!((400..500).contains(&status));
+    assert_eq!((&error["rule"], &error["member"]), (&json!(1), &json!("serviceArguments.port")));
+    assert!(plane.names().is_empty());
+    let both = json!([body("a", 9001), body("b", 9002)]).to_string();
+    assert_eq!(gateway.unix("POST", "/netlox/v1/rules", &both).1["changed"], 2);
+    assert_eq!(gateway.unix("POST", "/netlox/v1/rules", &both).1["changed"], 0);
+    assert_eq!(plane.names(), ["a", "b"]);
+}
+
+#[test]
+fn going_down_takes_its_steps_in_order() {
+    let plane = FakePlane::new();
+    let mut gateway = Running::start(&plane);
+    assert_eq!(gateway.tcp("GET", "/netlox/v1/status/ready", "").0, 200);
+    plane.reports.lock().unwrap()[0].active = 1;
+    gateway.signal();
+    while !plane.phases.lock().unwrap().contains(&DrainPhase::Closing) {
+        std::thread::yield_now();
+    }
+    let (status, ready) = gateway.tcp("GET", "/netlox/v1/status/ready", "");
+    assert_eq!((status, &ready["ready"]), (503, &json!(false)));
+    assert_eq!(gateway.tcp("POST", LB, &body("a", 9001).to_string()).0, 503);
+    plane.reports.lock().unwrap()[0].active = 0;
+    gateway.join();
+    let phases = plane.phases.lock().unwrap();
+    assert_eq!(phases[..], [DrainPhase::LameDuck, DrainPhase::Closing, DrainPhase::Cutting]);
+    assert!(!gateway.options.socket.exists());
+}
+
+#[test]
+fn a_second_signal_cuts_at_once() {
+    let plane = FakePlane::new();
+    plane.reports.lock().unwrap().push(ShardReport { active: 1, ..ShardReport::default() });
+    let mut gateway = Running::start(&plane);
+    gateway.signal();
+    gateway.signal();
+    gateway.join();
+    assert_eq!(plane.phases.lock().unwrap().last(), Some(&DrainPhase::Cutting));
+}
+
+#[test]
+fn the_socket_is_private_and_a_leftover_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path());
+    drop(std::os::unix::net::UnixListener::bind(&options.socket).unwrap());
+    let gateway = Running::with(options.clone(), &FakePlane::new());
+    let mode = std::fs::metadata(&options.socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(gateway.unix("GET", "/netlox/v1", "").0, 200);
+
+    let mut rival = options.clone();
+    rival.state_dir = folder.path().join("other");
+    let sentence = start_fault(&rival);
+    assert!(
+        sentence.contains("another gateway listens on it") && sentence.contains("--socket"),
+        "{sentence}"
+    );
+    rival.socket = folder.path().join("other.sock");
+    rival.state_dir = options.state_dir;
+    let sentence = start_fault(&rival);
+    assert!(sentence.contains("in use by another gateway") && sentence.contains("--state-dir"), "{sentence}");
+    std::fs::write(&rival.socket, "mine").unwrap();
+    assert!(start_fault(&rival).contains("a file of another kind"));
+    assert_eq!(std::fs::read(&rival.socket).unwrap(), b"mine");
+}
+
+#[test]
+fn an_admin_address_that_others_reach_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    options.admin = ([0, 0, 0, 0], 0).into();
+    assert!(start_fault(&options).contains("has no login"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    options.admin = taken.local_addr().unwrap();
+    assert!(start_fault(&options).contains("choose another with --admin"));
+}
+
+fn start_fault(options: &Options) -> String {
+    let (_tell, stop) = channel(1);
+    let plane = FakePlane::new();
+    run_until(options, outside(&plane), |_| panic!("it started"), stop, None).unwrap_err().0
+}

@@ -1,0 +1,178 @@
+//! HTTP for the admin API over TCP and the unix socket: one router for both. Owns the bounds of a request
+//! (1 MiB body, deadlines for head and body, connections at once) and who may ask over TCP; must never
+//! run on a shard's thread.
+
+use crate::answer::Answer;
+use crate::gateway::Gateway;
+use crate::refusal::Refusal;
+use crate::routes::{self, Call, Handler};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use warmpath_core::control::ShardReport;
+
+/// Bytes of a request body that are accepted.
+pub const BODY_MAX: usize = 1 << 20;
+/// Time for a request head, and again for its body.
+const READ_TIME: Duration = Duration::from_secs(10);
+/// Admin connections served at once; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 256;
+/// Rest after a failed accept (out of file descriptors), so that it does not spin.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+
+/// The state, shared by the tasks of the one admin thread. Never borrowed across an await.
+pub type Shared = Rc<RefCell<Gateway>>;
+
+/// Where a request came in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// Reachable by whatever runs on the machine, browsers among it.
+    Tcp,
+    /// Reachable by its owner.
+    Unix,
+}
+
+/// Serves the TCP listener until dropped.
+pub async fn tcp(listener: TcpListener, gateway: Shared) {
+    let seats = Rc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let seat = Seat::take(&seats).await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::task::spawn_local(connection(stream, Door::Tcp, gateway.clone(), seat));
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_REST).await,
+        }
+    }
+}
+
+/// Serves the unix socket until dropped. Its seats are its own: clients over TCP can't shut the operator out.
+pub async fn unix(listener: UnixListener, gateway: Shared) {
+    let seats = Rc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let seat = Seat::take(&seats).await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::task::spawn_local(connection(stream, Door::Unix, gateway.clone(), seat));
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_REST).await,
+        }
+    }
+}
+
+/// One of the connections that may be open; given back when dropped.
+struct Seat(Rc<Semaphore>);
+
+impl Seat {
+    async fn take(seats: &Rc<Semaphore>) -> Seat {
+        if let Ok(permit) = seats.acquire().await {
+            permit.forget();
+        }
+        Seat(seats.clone())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    door: Door,
+    gateway: Shared,
+    _seat: Seat,
+) {
+    let service = service_fn(move |request| {
+        let gateway = gateway.clone();
+        async move { Ok::<_, Infallible>(response(answer(request, door, gateway).await)) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(READ_TIME);
+    // A connection that breaks is its client's affair; nothing is lost with it.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>, door: Door, gateway: Shared) -> Answer {
+    let answered = handle(request, door, gateway).await;
+    answered.unwrap_or_else(|refusal| Answer::from(&refusal))
+}
+
+async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> routes::Answered {
+    if door == Door::Tcp {
+        check_origin(request.headers())?;
+    }
+    let (route, params) = routes::find(request.method().as_str(), request.uri().path())?;
+    let query = routes::query(request.uri().query().unwrap_or(""));
+    let call = Call { params, query, body: whole_body(request.into_body()).await? };
+    match route.handler {
+        Handler::Own(handler) => handler(&mut gateway.borrow_mut(), &call),
+        Handler::Reports(handler) => {
+            let reports = reports(&gateway).await;
+            handler(&gateway.borrow(), &call, &reports)
+        }
+    }
+}
+
+/// A report of every shard, asked for beside the admin thread: a slow shard delays the one who asks, not
+/// probes and other requests.
+pub async fn reports(gateway: &Shared) -> Vec<ShardReport> {
+    let data_plane = gateway.borrow().outside.data_plane.clone();
+    tokio::task::spawn_blocking(move || data_plane.reports()).await.unwrap_or_default()
+}
+
+async fn whole_body(body: Incoming) -> Result<Vec<u8>, Refusal> {
+    let limited = Limited::new(body, BODY_MAX);
+    match tokio::time::timeout(READ_TIME, limited.collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes().into()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+        Ok(Err(_)) | Err(_) => Err(Refusal::Incomplete),
+    }
+}
+
+/// A web page in the operator's browser can reach this port: by a cross-site request, which says its
+/// `Origin`, or by a name of its own that resolves to this machine, which stands in `Host`.
+fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.contains_key(ORIGIN) {
+        return Err(Refusal::Foreign("requests of web pages (Origin) are not served"));
+    }
+    match headers.get(HOST).map(|h| h.to_str().unwrap_or("")) {
+        Some(host) if !is_own_name(host) => {
+            Err(Refusal::Foreign("Host must be an IP address or localhost: names may be a web page's own"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_own_name(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+fn response(answer: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    if let Some(allow) = answer.allow.and_then(|a| HeaderValue::try_from(a).ok()) {
+        headers.insert(ALLOW, allow);
+    }
+    response
+}
