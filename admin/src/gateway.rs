@@ -2,12 +2,14 @@
 //! table, prepare the snapshot, install, commit, answer. Must never acknowledge what a crash could undo, nor
 //! leave a refused change in force.
 
+use crate::health::run::SharedProbers;
 use crate::refusal::Refusal;
 use crate::rules::{RuleSet, Upsert};
 use crate::store::{Snapshot, Store};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use warmpath_core::Nanos;
 use warmpath_core::control::{DataPlane, DrainPhase};
 use warmpath_core::table::Table;
@@ -50,20 +52,26 @@ pub struct Gateway {
     pub boot: Boot,
     /// Why the last attempt to persist failed, if it did.
     pub persist_fault: Option<String>,
+    /// The probers of its endpoints.
+    pub probers: SharedProbers,
     store: Store,
     next_number: u32,
+    published: watch::Sender<Arc<Table>>,
 }
 
 impl Gateway {
     /// A gateway whose last known generation is `generation`, without rules yet.
     pub fn new(outside: Outside, store: Store, generation: u64) -> Gateway {
+        let table = Arc::new(Table { generation, vips: Vec::new() });
         Gateway {
             outside,
             rules: RuleSet::default(),
-            table: Arc::new(Table { generation, vips: Vec::new() }),
+            published: watch::Sender::new(table.clone()),
+            table,
             phase: DrainPhase::Serving,
             boot: Boot::default(),
             persist_fault: None,
+            probers: SharedProbers::default(),
             store,
             next_number: 0,
         }
@@ -107,7 +115,7 @@ impl Gateway {
         }
         self.persist_fault = None;
         self.rules = rules;
-        self.table = table;
+        self.publish(table);
         Ok(())
     }
 
@@ -116,8 +124,13 @@ impl Gateway {
         let table = Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number));
         self.outside.data_plane.install(table.clone()).map_err(Refusal::Install)?;
         self.rules = rules;
-        self.table = table;
+        self.publish(table);
         Ok(())
+    }
+
+    /// The tables that are put in force from now on, beginning with the one that is.
+    pub fn tables(&self) -> watch::Receiver<Arc<Table>> {
+        self.published.subscribe()
     }
 
     /// Goes one step down, or more.
@@ -133,7 +146,7 @@ impl Gateway {
         let back = Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number));
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
         match self.outside.data_plane.install(back.clone()) {
-            Ok(()) => self.table = back,
+            Ok(()) => self.publish(back),
             Err(fault) => {
                 self.persist_fault = Some(format!("a refused change is in force: {}", fault.message))
             }
@@ -141,6 +154,11 @@ impl Gateway {
         if let Err(error) = self.store.prepare(&snapshot).and_then(|()| self.store.commit()) {
             self.not_persisted(&error);
         }
+    }
+
+    fn publish(&mut self, table: Arc<Table>) {
+        self.table = table.clone();
+        self.published.send_replace(table);
     }
 
     fn not_persisted(&mut self, error: &std::io::Error) -> Refusal {

@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod boot;
+pub mod ctl;
 mod disk;
 mod down;
 #[cfg(test)]
@@ -22,5 +23,6 @@ mod run;
 pub mod serve;
 mod store;
 
+pub use ctl::{CtlArgs, CtlFault, run_ctl};
 pub use gateway::Outside;
-pub use run::{AdminFault, Options, run};
+pub use run::{AdminFault, DEFAULT_ADMIN, DEFAULT_SOCKET, DEFAULT_STATE_DIR, Options, run};

@@ -12,7 +12,7 @@ use warmpath_core::control::ShardReport;
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     /// What stood in the place of each `{name}` of the pattern.
-    pub params: Vec<(&'static str, String)>,
+    pub params: Params,
     /// Query members, decoded, in order.
     pub query: Vec<(String, String)>,
     /// The body.
@@ -83,6 +83,7 @@ pub const ROUTES: &[Route] = &[
     own("GET", "/netlox/v1/config/loadbalancer/name/{name}", lb::get_by_name, "the rule of this name"),
     own("DELETE", "/netlox/v1/config/loadbalancer/name/{name}", lb::delete_by_name, "delete it"),
     own("GET", "/netlox/v1/config/loadbalancer/id/{id}", lb::get_by_id, "the rule of this id"),
+    own("DELETE", "/netlox/v1/config/loadbalancer/id/{id}", lb::delete_by_id, "delete it"),
     own("POST", "/netlox/v1/rules", lb::apply, "create or replace a list of rules: all or none"),
     reports("/netlox/v1/status/ready", status::ready, "200 if requests are welcome, else 503 with reasons"),
     reports("/netlox/v1/metrics", status::metrics, "Prometheus text"),
@@ -90,8 +91,11 @@ pub const ROUTES: &[Route] = &[
     reports("/netlox/v1/receipts", status::receipts, "recent requests; ?last=N, ?since=CURSOR"),
 ];
 
+/// The values of a path, by the names of its pattern.
+pub type Params = Vec<(&'static str, String)>;
+
 /// The row for a request and the values of its path.
-pub fn find(method: &str, path: &str) -> Result<(&'static Route, Vec<(&'static str, String)>), Refusal> {
+pub fn find(method: &str, path: &str) -> Result<(&'static Route, Params), Refusal> {
     let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     let mut allowed = Vec::new();
     for route in ROUTES {
@@ -134,7 +138,7 @@ impl Call {
     }
 }
 
-fn fit(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {
+fn fit(pattern: &'static str, path: &str) -> Option<Params> {
     let mut params = Vec::new();
     let mut given = path.split('/');
     for wanted in pattern.split('/') {

@@ -3,12 +3,13 @@
 
 use crate::boot::boot;
 use crate::down;
-use crate::gateway::Outside;
+use crate::gateway::{Gateway, Outside};
+use crate::health::run::follow;
 use crate::serve;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -17,6 +18,13 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::LocalSet;
+
+/// Where REST is served unless said otherwise.
+pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11111);
+/// The unix socket unless said otherwise, in the working directory.
+pub const DEFAULT_SOCKET: &str = "warmpath.sock";
+/// The state directory unless said otherwise, in the working directory.
+pub const DEFAULT_STATE_DIR: &str = "warmpath-state";
 
 /// What `warmpath serve` is told about the admin side.
 #[derive(Clone, Debug)]
@@ -38,9 +46,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            admin: SocketAddr::from(([127, 0, 0, 1], 11111)),
-            socket: PathBuf::from("warmpath.sock"),
-            state_dir: PathBuf::from("warmpath-state"),
+            admin: DEFAULT_ADMIN,
+            socket: DEFAULT_SOCKET.into(),
+            state_dir: DEFAULT_STATE_DIR.into(),
             rules_file: None,
             lame_duck: Duration::from_secs(3),
             drain_timeout: Duration::from_secs(300),
@@ -107,9 +115,15 @@ async fn serve_until(
     let address = tcp.local_addr().map_err(|e| format!("the admin address is not known: {e}"))?;
     tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
+    tokio::task::spawn_local(probe(&gateway.borrow()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())
+}
+
+/// The task that keeps probing what the rules say.
+fn probe(gateway: &Gateway) -> impl Future<Output = ()> + use<> {
+    follow(gateway.tables(), gateway.probers.clone(), gateway.outside.random)
 }
 
 async fn tcp_listener(address: SocketAddr) -> Result<TcpListener, String> {

@@ -2,10 +2,12 @@
 
 use crate::answer::Answer;
 use crate::gateway::Gateway;
+use crate::health::disbelieved;
 use crate::refusal::Refusal;
 use crate::routes::{Answered, Call};
 use crate::rules::{Entry, RuleSet, Selection, address};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
 use warmpath_core::rule::body::readback;
 use warmpath_core::table::{Service, Table};
@@ -61,6 +63,12 @@ pub fn delete_by_name(gateway: &mut Gateway, call: &Call) -> Answered {
     without(gateway, index)
 }
 
+/// Deletes the rule of an id.
+pub fn delete_by_id(gateway: &mut Gateway, call: &Call) -> Answered {
+    let index = gateway.rules.by_id(call.param("id"))?;
+    without(gateway, index)
+}
+
 /// Deletes all rules.
 pub fn delete_all(gateway: &mut Gateway, _: &Call) -> Answered {
     gateway.change(RuleSet::default())?;
@@ -82,6 +90,7 @@ pub fn status(gateway: &mut Gateway, call: &Call) -> Answered {
                 "probed_down": state.probed_down(),
                 "draining": spec.weight == 0,
                 "in_flight": state.reserved(),
+                "probes": probes(gateway, spec.address),
             })
         })
         .collect();
@@ -90,10 +99,19 @@ pub fn status(gateway: &mut Gateway, call: &Call) -> Answered {
         "name": entry.rule.name,
         "service": service.map(|s| s.number),
         "enabled": entry.rule.enabled,
-        "probes_disbelieved": service.is_some_and(|s| crate::health::disbelieved(s)),
+        "probes_disbelieved": service.is_some_and(disbelieved),
         "endpoints": endpoints,
     });
     Ok(Answer::json(200, &answer))
+}
+
+/// What each prober of an endpoint found.
+fn probes(gateway: &Gateway, endpoint: SocketAddr) -> Vec<Value> {
+    let probers = gateway.probers.borrow();
+    let found = probers
+        .of(endpoint)
+        .map(|p| json!({"at": p.target.at.to_string(), "down": p.verdict.down, "last_fault": p.last_fault}));
+    found.collect()
 }
 
 /// Answers of a rule, by endpoint and status class.
@@ -160,10 +178,10 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     body
 }
 
-fn address_of(endpoint: &Value) -> Option<std::net::SocketAddr> {
+fn address_of(endpoint: &Value) -> Option<SocketAddr> {
     let ip = endpoint.get("endpointIP")?.as_str()?.parse().ok()?;
     let port = u16::try_from(endpoint.get("targetPort")?.as_u64()?).ok()?;
-    Some(std::net::SocketAddr::new(ip, port))
+    Some(SocketAddr::new(ip, port))
 }
 
 fn json_body(call: &Call) -> Result<Value, Refusal> {

@@ -64,17 +64,22 @@ pub fn shards(_: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
 pub fn receipts(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answered {
     let last = usize::try_from(call.number("last", 50)?).unwrap_or(usize::MAX);
     let since = call.number("since", 0)?;
-    let mut all: Vec<&Receipt> =
-        reports.iter().flat_map(|r| &r.receipts).filter(|r| since == 0 || r.at > since).collect();
-    all.sort_by_key(|r| r.at);
+    let mut all = Vec::new();
+    for report in reports {
+        all.extend(report.receipts.iter().filter(|r| since == 0 || r.at > since).map(|r| (report.shard, r)));
+    }
+    all.sort_by_key(|(_, r)| r.at);
     let newest = &all[all.len().saturating_sub(last)..];
-    let cursor = newest.last().map_or(since, |r| r.at);
+    let cursor = newest.last().map_or(since, |(_, r)| r.at);
     let (now, wall) = ((gateway.outside.now)(), (gateway.outside.wall)());
     let shown: Vec<_> = newest
         .iter()
-        .map(|r| {
-            let ended = wall.saturating_sub(std::time::Duration::from_nanos(now.saturating_sub(r.at)));
-            receipt(gateway, r, ended.as_millis() as u64)
+        .map(|(shard, r)| {
+            let mut shown = receipt(gateway, r);
+            let age = std::time::Duration::from_nanos(now.saturating_sub(r.at));
+            shown["shard"] = json!(shard);
+            shown["time_ms"] = json!(wall.saturating_sub(age).as_millis() as u64);
+            shown
         })
         .collect();
     Ok(Answer::json(200, &json!({"receipts": shown, "cursor": cursor})))
@@ -94,11 +99,11 @@ fn shard(report: &ShardReport) -> Value {
     })
 }
 
-fn receipt(gateway: &Gateway, receipt: &Receipt, ended_ms: u64) -> Value {
+fn receipt(gateway: &Gateway, receipt: &Receipt) -> Value {
     let services = || gateway.table.vips.iter().flat_map(|v| &v.services);
     let name = services().find(|s| s.number == receipt.service).map(|s| s.rule.name.as_str());
     json!({
-        "time_ms": ended_ms,
+        "at": receipt.at,
         "id": receipt.id,
         "status": receipt.status,
         "outcome": outcome_word(receipt.outcome),

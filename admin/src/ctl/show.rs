@@ -1,0 +1,185 @@
+//! The gateway's JSON as tables for people. Owns columns and units; pure.
+
+use serde_json::Value;
+
+/// Least widths of the columns of receipts, so that lines printed one by one stand under their heads.
+const RECEIPT_COLUMNS: [(&str, usize); 8] = [
+    ("TIME (UTC)", 12),
+    ("STATUS", 6),
+    ("ENDPOINT", 21),
+    ("REASON", 12),
+    ("MODEL", 20),
+    ("FIRST BYTE", 10),
+    ("TOTAL", 10),
+    ("OUTCOME", 0),
+];
+
+/// Rules in force.
+pub fn rules(answer: &Value) -> String {
+    let mut rows = vec![words(["NAME", "ADDRESS", "HOST", "PATH", "MODEL", "SEL", "ENDPOINTS", "ID"])];
+    for rule in items(answer, "lbAttr") {
+        let service = &rule["serviceArguments"];
+        let text = |name| word(&service[name]);
+        let endpoints = items(rule, "endpoints");
+        let active = endpoints.iter().filter(|e| e["state"] == "active").count();
+        rows.push(vec![
+            text("name"),
+            format!("{}:{}", text("externalIP"), text("port")),
+            text("host"),
+            text("path_prefix"),
+            text("model_name"),
+            text("sel"),
+            format!("{active}/{}", endpoints.len()),
+            text("id"),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// Shards.
+pub fn shards(answer: &Value) -> String {
+    let mut rows =
+        vec![words(["SHARD", "GENERATION", "CLIENTS", "UPSTREAMS", "ACTIVE", "REQUESTS", "LONGEST TURN"])];
+    for shard in items(answer, "shards") {
+        let text = |name| word(&shard[name]);
+        rows.push(vec![
+            text("shard"),
+            text("generation"),
+            text("clients"),
+            text("upstreams"),
+            text("active"),
+            word(&shard["counts"]["requests"]),
+            time(&shard["turn_us_max"]),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// Readiness.
+pub fn ready(answer: &Value) -> String {
+    let word = if answer["ready"] == true { "ready" } else { "not ready" };
+    let mut text = format!("{word}: generation {}, {} rules\n", answer["generation"], answer["rules"]);
+    for (list, label) in [("reasons", "reason"), ("warnings", "warning")] {
+        for sentence in items(answer, list) {
+            text.push_str(&format!("{label}: {}\n", sentence.as_str().unwrap_or("")));
+        }
+    }
+    text
+}
+
+/// Receipts with their head.
+pub fn receipts(answer: &Value) -> String {
+    receipts_head() + &items(answer, "receipts").iter().map(receipt).collect::<String>()
+}
+
+/// The head of the table of receipts.
+pub fn receipts_head() -> String {
+    receipt_line(&RECEIPT_COLUMNS.map(|(head, _)| head.to_string()))
+}
+
+/// One receipt.
+pub fn receipt(receipt: &Value) -> String {
+    receipt_line(&[
+        clock(receipt["time_ms"].as_u64().unwrap_or(0)),
+        word(&receipt["status"]),
+        word(&receipt["endpoint"]),
+        word(&receipt["reason"]),
+        word(&receipt["model"]),
+        time(&receipt["first_byte_us"]),
+        time(&receipt["total_us"]),
+        word(&receipt["outcome"]),
+    ])
+}
+
+fn receipt_line(cells: &[String; RECEIPT_COLUMNS.len()]) -> String {
+    let padded = cells.iter().zip(RECEIPT_COLUMNS).map(|(cell, (_, width))| format!("{cell:width$}"));
+    padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
+}
+
+fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn words<const N: usize>(heads: [&str; N]) -> Vec<String> {
+    heads.map(String::from).into()
+}
+
+/// A value as a cell: `-` for nothing. What came from a client may not move the terminal's cursor.
+fn word(value: &Value) -> String {
+    let text = match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        other => other.to_string(),
+    };
+    if text.is_empty() { "-".into() } else { text }
+}
+
+/// Microseconds in the unit that reads best.
+fn time(micros: &Value) -> String {
+    match micros.as_u64() {
+        None | Some(0) => "-".into(),
+        Some(us @ ..1_000) => format!("{us} µs"),
+        Some(us @ ..1_000_000) => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        Some(us) => format!("{}.{:02} s", us / 1_000_000, us % 1_000_000 / 10_000),
+    }
+}
+
+/// The time of day of a Unix time in milliseconds.
+fn clock(ms: u64) -> String {
+    let (s, ms) = (ms / 1_000 % 86_400, ms % 1_000);
+    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600, s / 60 % 60, s % 60)
+}
+
+/// Rows with each column as wide as its widest cell.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join("  ").trim_end().to_string() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_receipt_stands_under_its_head() {
+        let line = receipt(&json!({
+            "time_ms": 1_700_000_000_123_u64, "status": 200, "endpoint": "10.0.0.1:8000", "reason": "least_load",
+            "model": "m", "first_byte_us": 1_540, "total_us": 2_030_000, "outcome": "completed",
+        }));
+        let head = receipts_head();
+        for (name, cell) in
+            [("STATUS", "200"), ("FIRST BYTE", "1.5 ms"), ("TOTAL", "2.03 s"), ("OUTCOME", "completed")]
+        {
+            let column = |text: &str, part: &str| text.find(part).map(|at| text[..at].chars().count());
+            assert_eq!(column(&head, name), column(&line, cell), "{head}{line}");
+        }
+        assert!(line.starts_with("22:13:20.123  "), "{line}");
+    }
+
+    #[test]
+    fn nothing_is_a_dash_and_control_characters_are_not_printed() {
+        assert_eq!(word(&json!(null)), "-");
+        assert_eq!(word(&json!("a\u{1b}[2Jb")), "a?[2Jb");
+        assert_eq!((time(&json!(0)), time(&json!(999))), ("-".into(), "999 µs".into()));
+    }
+
+    #[test]
+    fn rules_are_listed_with_their_active_endpoints() {
+        let answer = json!({"lbAttr": [{
+            "serviceArguments": {"name": "chat", "externalIP": "10.0.0.9", "port": 80, "sel": 4, "id": "i"},
+            "endpoints": [{"state": "active"}, {"state": "inactive"}],
+        }]});
+        let table = rules(&answer);
+        assert_eq!(
+            table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>(),
+            ["chat", "10.0.0.9:80", "-", "-", "-", "4", "1/2", "i"]
+        );
+    }
+}
