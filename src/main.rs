@@ -1,2 +1,48 @@
-//! Skeleton.
-fn main() {}
+//! `warmpath`: one binary, a verb for each job. Owns the wiring of the crates and the exit codes (0 done,
+//! 1 failed, 2 used wrongly); must never hold logic of its own.
+
+mod serve;
+mod sizes;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// An LLM inference gateway: sends each request to the engine that holds its KV cache, at the CPU of a plain
+/// proxy.
+#[derive(Parser)]
+#[command(version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  warmpath demo                          simulated engines, a gateway and a live table, on this machine
+  warmpath serve --rules rules.json      the gateway, with the rules of a file
+  warmpath ctl rules list                what a running gateway serves
+  warmpath bench http://127.0.0.1:8080   load, with latencies and every answer checked")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the gateway
+    Serve(serve::ServeArgs),
+    /// Run a simulated engine
+    Engine(warmpath_perf::EngineArgs),
+    /// Load a gateway or an engine, and check its answers
+    Bench(warmpath_perf::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Engine(args) => warmpath_perf::run_engine(args).map_err(|e| e.to_string()),
+        Verb::Bench(args) => warmpath_perf::run_bench(args).map_err(|e| e.to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("warmpath: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -260,8 +260,9 @@ impl<R: Ring> Flow<R> {
         let Some(service) = &exchange.route.service else { return };
         let rule = &service.service.rule;
         let left = (exchange.times.begun + rule.deadlines.stream).saturating_sub(self.now);
-        let unbounded = rule.sse_mode && exchange.answer.streamed;
-        let within = if unbounded { left } else { left.min(rule.deadlines.between_bytes) };
+        let streamed = exchange.answer.streamed;
+        let gap = if streamed { rule.deadlines.between_events } else { rule.deadlines.between_bytes };
+        let within = left.min(gap);
         self.expect_client(client, within);
     }
 

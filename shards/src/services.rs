@@ -129,7 +129,8 @@ impl ShardService {
         let answers = self.answers.borrow();
         let mut out = Vec::new();
         for (place, classes) in answers.iter().enumerate() {
-            let endpoint = self.service.endpoints.get(place).map(|e| e.address());
+            let own = place == self.service.endpoints.len();
+            let endpoint = if own { u16::MAX } else { place as u16 };
             for (class, count) in classes.iter().enumerate().filter(|(_, count)| **count > 0) {
                 out.push(AnswerCount {
                     service: self.service.number,

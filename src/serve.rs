@@ -1,0 +1,190 @@
+//! `warmpath serve`: shards and admin thread from a command line. Owns the resolution of flags into plans;
+//! must never serve before both sides are ready.
+
+use crate::sizes::{Bytes, Cores};
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use warmpath_admin::{Options, Outside};
+use warmpath_ring::{Epoll, Sizes, Uring, clock};
+use warmpath_shards::budget::Budget;
+use warmpath_shards::fleet::{Fleet, Plan, ShardFault, Threads};
+use warmpath_shards::{SPARE_BYTES_MAX, Settings};
+
+/// Run the gateway.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  warmpath serve --rules rules.json
+  warmpath serve --rules rules.toml --shards 4 --cores 2-5 --memory 4G
+  warmpath serve --driver epoll          where io_uring is forbidden
+
+A rule file is a JSON array of rule bodies (or TOML [[rule]] tables):
+  [{\"serviceArguments\": {\"externalIP\": \"127.0.0.1\", \"port\": 8080, \"protocol\": \"tcp\", \"mode\": 4},
+    \"endpoints\": [{\"endpointIP\": \"127.0.0.1\", \"targetPort\": 8000, \"weight\": 1}]}]")]
+pub struct ServeArgs {
+    /// Rules to create or replace at start; without it, those of the last run are served
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Where accepted rules are kept
+    #[arg(long, value_name = "DIR", default_value = "warmpath-state")]
+    state_dir: PathBuf,
+    /// Where REST is served; loopback only
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11111")]
+    admin: SocketAddr,
+    /// The unix socket of `warmpath ctl` [default: DIR/ctl.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Threads that serve requests [default: all cores but one]
+    #[arg(long, value_name = "N")]
+    shards: Option<usize>,
+    /// Cores to pin them to, like 2-5,8 [default: all, from the last]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
+    /// How shards speak with the kernel
+    #[arg(long, value_name = "DRIVER", default_value = "uring")]
+    driver: Driver,
+    /// Bytes for everything this process holds: buffers, bodies, queues
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    memory: Bytes,
+    /// Where model files are found (used by rules of later releases)
+    #[arg(long, value_name = "DIR", default_value = "/etc/loxilb")]
+    config_root: PathBuf,
+    /// After SIGTERM, seconds in which readiness is off and connections are still accepted
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    lame_duck: f64,
+    /// After that, seconds that running requests may take
+    #[arg(long, value_name = "S", default_value_t = 300.0)]
+    drain_timeout: f64,
+    /// Leave out a default feature, to measure its cost
+    #[arg(long, value_name = "FEATURE", hide = true)]
+    without: Vec<Feature>,
+}
+
+/// How shards speak with the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Driver {
+    /// io_uring
+    Uring,
+    /// epoll, where io_uring is missing or forbidden
+    Epoll,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Feature {
+    Forwarded,
+    RequestId,
+    Peek,
+    Receipts,
+}
+
+/// Serves until it is told to stop.
+pub fn run(args: &ServeArgs) -> Result<(), String> {
+    let plan = plan(args)?;
+    std::fs::create_dir_all(&args.state_dir).map_err(|e| {
+        format!("--state-dir {}: can't be made: {e}; choose a folder that can", args.state_dir.display())
+    })?;
+    let budget = Arc::new(Budget::new(body_memory(args.memory, &plan)?));
+    let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
+    let outside = Outside { data_plane: Arc::new(fleet), now: clock::now, wall, random };
+    let options = Options {
+        admin: args.admin,
+        socket: args.socket.clone().unwrap_or_else(|| args.state_dir.join("ctl.sock")),
+        state_dir: args.state_dir.clone(),
+        rules_file: args.rules.clone(),
+        lame_duck: seconds("--lame-duck", args.lame_duck)?,
+        drain_timeout: seconds("--drain-timeout", args.drain_timeout)?,
+    };
+    let shards = plan.shards;
+    warmpath_admin::run(&options, outside, |admin| {
+        eprintln!("warmpath: {shards} shard(s) ready; admin at http://{admin}/netlox/v1");
+    })
+    .map_err(|e| e.to_string())?;
+    join(threads)
+}
+
+fn plan(args: &ServeArgs) -> Result<Plan, String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let shards = args.shards.unwrap_or(cores.saturating_sub(1).max(1));
+    if shards == 0 || shards > 256 {
+        return Err(format!("--shards {shards}: must be 1 to 256"));
+    }
+    let pinned = match &args.cores {
+        Some(Cores(list)) => list.clone(),
+        None => (0..cores).rev().collect(),
+    };
+    if let Some(core) = pinned.iter().find(|core| **core >= cores) {
+        return Err(format!("--cores: core {core} does not exist here; there are cores 0 to {}", cores - 1));
+    }
+    if shards > pinned.len() {
+        eprintln!("warmpath: {shards} shards share {} core(s); each would rather have its own", pinned.len());
+    }
+    let mut settings = Settings::default();
+    for feature in &args.without {
+        match feature {
+            Feature::Forwarded => settings.features.forwarded = false,
+            Feature::RequestId => settings.features.request_id = false,
+            Feature::Peek => settings.features.peek = false,
+            Feature::Receipts => settings.features.receipts = false,
+        }
+    }
+    Ok(Plan { shards, cores: pinned, sizes: Sizes::default(), settings, seed: random() })
+}
+
+/// What is left of `--memory` for bodies and waiting answers, once the fixed parts are taken.
+fn body_memory(memory: Bytes, plan: &Plan) -> Result<u64, String> {
+    const BASE: u64 = 64 << 20;
+    const LEAST: u64 = 64 << 20;
+    let buffers = u64::from(plan.sizes.buffers) * u64::from(plan.sizes.buffer_bytes);
+    let shard = buffers + SPARE_BYTES_MAX as u64;
+    let fixed = BASE + plan.shards as u64 * shard;
+    match memory.0.checked_sub(fixed) {
+        Some(bodies) if bodies >= LEAST => Ok(bodies),
+        _ => Err(format!(
+            "--memory {memory} is too small: {} shard(s) of {} with {} for the process and at least {} for \
+             request bodies need {}",
+            plan.shards,
+            Bytes(shard),
+            Bytes(BASE),
+            Bytes(LEAST),
+            Bytes(fixed + LEAST)
+        )),
+    }
+}
+
+fn start(driver: Driver, plan: &Plan, budget: Arc<Budget>) -> Result<(Fleet, Threads), ShardFault> {
+    match driver {
+        Driver::Uring => Fleet::start(plan, budget, |sizes| {
+            Uring::new(sizes).map_err(|e| format!("{e}; or start with --driver epoll"))
+        }),
+        Driver::Epoll => {
+            Fleet::start(plan, budget, |sizes| Epoll::new(sizes).map_err(|e| format!("epoll: {e}")))
+        }
+    }
+}
+
+fn join(threads: Threads) -> Result<(), String> {
+    for thread in threads {
+        match thread.join() {
+            Ok(done) => done.map_err(|e| e.to_string())?,
+            Err(_) => return Err("a shard's thread ended by a panic; see its message above".into()),
+        }
+    }
+    Ok(())
+}
+
+fn seconds(flag: &str, value: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(value).map_err(|_| format!("{flag} {value}: must be seconds, 0 or more"))
+}
+
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Bits that differ from start to start; rule ids and probe times need no more.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
