@@ -146,7 +146,9 @@ impl<R: Ring> Flow<R> {
         let answer = &mut exchange.answer;
         answer.status = head.status;
         answer.unchunk = head.body == Framing::Chunked && old_client;
-        client.close_after |= answer.unchunk || head.body == Framing::UntilClose;
+        // An answer before the end of a streamed body: the rest of it must be thrown away.
+        let early = !exchange.upload.is_done();
+        client.close_after |= early || answer.unchunk || head.body == Framing::UntilClose;
         answer.body = match head.body {
             Framing::None => AnswerBody::None,
             Framing::Length(bytes) => AnswerBody::Length(bytes),
@@ -277,10 +279,6 @@ impl<R: Ring> Flow<R> {
         exchange.route.charge = None;
         exchange.route.upstream = None;
         self.memory.spare.give(std::mem::take(&mut exchange.request));
-        let cut_upload = !exchange.upload.is_done();
-        if cut_upload {
-            client.close_after = true;
-        }
         self.pool_or_close(upstream, reusable);
         self.expect_client(client, self.settings.client_write);
         if client.outbox.is_idle() {
