@@ -80,7 +80,8 @@ pub const FIRST_BYTE_BUCKETS_US: [u64; 14] = [
 pub struct AnswerCount {
     /// The service's number.
     pub service: u32,
-    /// The endpoint's index; `u16::MAX` for answers that the gateway gave itself.
+    /// The endpoint's index in the table of the report's generation; `u16::MAX` for answers that the gateway
+    /// gave itself. A shard that takes a new table moves its counts along by address.
     pub endpoint: u16,
     /// Hundreds of the status.
     pub class: u8,

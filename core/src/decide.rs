@@ -1,15 +1,18 @@
 //! Which endpoint serves a request: `decide` takes values and returns a value. Owns the selectors and the
 //! words in which a decision explains itself; must never read a clock, a counter or a random source.
 
+pub mod prefix;
 pub mod ring;
+mod turns;
 
 use crate::fleet::{EndpointView, Excluded};
+use crate::rule::Selector;
 use crate::table::Service;
 
 /// What a decision may know of the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
-    /// Hash of what decides prompt affinity ([`ring::PrefixKey`]); `None` without an inspected prompt.
+    /// Hash of what decides prompt affinity ([`prefix::PrefixKey`]); `None` without an inspected prompt.
     pub prefix: Option<u64>,
     /// Endpoints not to choose (already tried).
     pub excluded: Excluded,
@@ -18,9 +21,11 @@ pub struct Facts {
 /// A shard's own memory of whose turn it is, one for each service.
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
-    /// Requests decided so far by [`crate::rule::Selector::RoundRobin`].
+    /// Index of the endpoint whose turn it is. Shards that start at different ones don't all begin at the
+    /// first endpoint.
     pub next: u32,
-    /// Running weights of the smooth weighted round robin, by endpoint index.
+    /// Running weights of the smooth weighted round robin, by endpoint index; sized by the first decision
+    /// and again when the number of endpoints changes.
     pub running: Vec<i64>,
 }
 
@@ -73,22 +78,72 @@ impl Reason {
 
 /// Chooses an endpoint of `service` among those of `fleet` (same order and length as its endpoints).
 /// `None`: nobody is available. Backups count only when no other endpoint is available.
+///
+/// The caller reserves with [`Decision::load_bound`]; where that is refused, because others were charged
+/// meanwhile, it excludes the endpoint and asks again. Allocates nothing but the first time for a service.
 pub fn decide(service: &Service, facts: &Facts, fleet: &[EndpointView], turn: &mut Turn) -> Option<Decision> {
-    let _ = service;
-    let eligible = |i: usize| fleet[i].available && !facts.excluded.contains(i);
-    let primary = (0..fleet.len()).any(|i| eligible(i) && !fleet[i].backup);
-    let open = |i: usize| eligible(i) && (fleet[i].backup != primary);
-    let candidates = (0..fleet.len()).filter(|i| open(*i)).count();
-    if candidates == 0 {
-        return None;
+    let open = Open::new(fleet, facts.excluded)?;
+    match (&service.rule.selector, &service.hash_ring, facts.prefix) {
+        (Selector::RoundRobin, ..) => turns::round_robin(&open, turn, Reason::RoundRobin),
+        (Selector::Weighted, ..) => turns::weighted(&open, turn),
+        (Selector::LeastConnections, ..) => turns::least_connections(&open, turn),
+        (Selector::Chwbl(_), Some(ring), Some(key)) => ring.choose(key, &open),
+        (Selector::Chwbl(_), ..) => turns::round_robin(&open, turn, Reason::NoPrefix),
     }
-    let start = turn.next as usize;
-    turn.next = turn.next.wrapping_add(1);
-    let endpoint = (0..fleet.len()).map(|k| (start + k) % fleet.len()).find(|i| open(*i))?;
-    Some(Decision {
-        endpoint,
-        reason: Reason::RoundRobin,
-        load_bound: u32::MAX,
-        candidates: candidates as u16,
-    })
 }
+
+/// The endpoints that one decision may choose from: available, not excluded, and of one class.
+struct Open<'a> {
+    fleet: &'a [EndpointView],
+    excluded: Excluded,
+    backup: bool,
+    count: u16,
+}
+
+impl<'a> Open<'a> {
+    /// The primary endpoints, or the backups where no primary one is left; `None` if nobody is.
+    fn new(fleet: &'a [EndpointView], excluded: Excluded) -> Option<Open<'a>> {
+        let mut counts = [0u16; 2];
+        for (index, endpoint) in fleet.iter().enumerate() {
+            if endpoint.available && !excluded.contains(index) {
+                counts[usize::from(endpoint.backup)] += 1;
+            }
+        }
+        let [primary, backups] = counts;
+        match (primary, backups) {
+            (0, 0) => None,
+            (0, count) => Some(Open { fleet, excluded, backup: true, count }),
+            (count, _) => Some(Open { fleet, excluded, backup: false, count }),
+        }
+    }
+
+    fn contains(&self, index: usize) -> bool {
+        self.fleet[index].available
+            && self.fleet[index].backup == self.backup
+            && !self.excluded.contains(index)
+    }
+
+    /// The open ones once round, from index `start`.
+    fn indices(&self, start: usize) -> impl Iterator<Item = usize> {
+        let count = self.fleet.len();
+        let start = if start < count { start } else { 0 };
+        (start..count).chain(0..start).filter(|i| self.contains(*i))
+    }
+
+    /// The available ones of the class, excluded or not.
+    fn available(&self) -> impl Iterator<Item = usize> {
+        let fits = |i: &usize| self.fleet[*i].available && self.fleet[*i].backup == self.backup;
+        (0..self.fleet.len()).filter(fits)
+    }
+
+    fn load(&self, index: usize) -> u32 {
+        self.fleet[index].load
+    }
+
+    fn decision(&self, endpoint: usize, reason: Reason, load_bound: u32) -> Decision {
+        Decision { endpoint, reason, load_bound, candidates: self.count }
+    }
+}
+
+#[cfg(test)]
+mod tests;

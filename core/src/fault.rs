@@ -154,3 +154,122 @@ impl Refusal {
         out.extend_from_slice(serde_json::Value::Object(body).to_string().as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::collections::HashMap;
+
+    /// Every fault with the status and code that clients and scripts rely on.
+    const EXPECTED: [(Fault, u16, &str); 19] = [
+        (Fault::Malformed { status: 400, cause: "a bad header" }, 400, "bad_request"),
+        (Fault::BadJson, 400, "invalid_json"),
+        (Fault::HeadTimeout, 408, "head_timeout"),
+        (Fault::BodyTimeout, 408, "body_timeout"),
+        (Fault::BodyTooLarge, 413, "body_too_large"),
+        (Fault::ExpectationFailed, 417, "expectation_failed"),
+        (Fault::MemoryPressure, 503, "memory_pressure"),
+        (Fault::NoRules, 503, "no_rules"),
+        (Fault::NoRoute, 503, "no_route"),
+        (Fault::ModelUnavailable, 503, "model_unavailable"),
+        (Fault::NoHealthyBackend, 503, "no_healthy_backend"),
+        (Fault::BackendUnreachable, 502, "backend_unreachable"),
+        (Fault::BackendDied, 502, "backend_died"),
+        (Fault::BadAnswer, 502, "bad_answer"),
+        (Fault::FirstByteTimeout, 504, "first_byte_timeout"),
+        (Fault::StreamTimeout, 504, "stream_timeout"),
+        (Fault::StreamDied, 502, "stream_died"),
+        (Fault::StreamTooLong, 504, "max_stream_duration_exceeded"),
+        (Fault::Draining, 503, "gateway_draining"),
+    ];
+
+    /// Breaks the build when a fault is added without a row above.
+    fn row(fault: Fault) -> usize {
+        match fault {
+            Fault::Malformed { .. } => 0,
+            Fault::BadJson => 1,
+            Fault::HeadTimeout => 2,
+            Fault::BodyTimeout => 3,
+            Fault::BodyTooLarge => 4,
+            Fault::ExpectationFailed => 5,
+            Fault::MemoryPressure => 6,
+            Fault::NoRules => 7,
+            Fault::NoRoute => 8,
+            Fault::ModelUnavailable => 9,
+            Fault::NoHealthyBackend => 10,
+            Fault::BackendUnreachable => 11,
+            Fault::BackendDied => 12,
+            Fault::BadAnswer => 13,
+            Fault::FirstByteTimeout => 14,
+            Fault::StreamTimeout => 15,
+            Fault::StreamDied => 16,
+            Fault::StreamTooLong => 17,
+            Fault::Draining => 18,
+        }
+    }
+
+    #[test]
+    fn every_fault_has_its_status_and_its_own_code() {
+        let mut codes = HashMap::new();
+        for (i, (fault, status, code)) in EXPECTED.into_iter().enumerate() {
+            assert_eq!(row(fault), i);
+            let refusal = fault.refusal();
+            assert_eq!((refusal.status, refusal.code), (status, code));
+            assert_eq!(codes.insert(code, fault), None, "{code} twice");
+            assert!(!refusal.message.is_empty() && !refusal.message.ends_with('.'));
+        }
+    }
+
+    #[test]
+    fn blame_kind_and_retry_agree_with_the_status() {
+        for (fault, ..) in EXPECTED {
+            let refusal = fault.refusal();
+            match refusal.status {
+                400..=499 => {
+                    assert_eq!((refusal.blame, refusal.kind), (Blame::Client, "invalid_request_error"))
+                }
+                502 | 504 if refusal.code != "max_stream_duration_exceeded" => {
+                    assert_eq!((refusal.blame, refusal.kind), (Blame::Engine, "server_error"));
+                }
+                status => assert!((500..=599).contains(&status), "{status}"),
+            }
+            assert!(refusal.retry_after == 0 || refusal.status == 503, "{}", refusal.code);
+            assert!(refusal.blame == Blame::Client || refusal.kind == "server_error");
+        }
+        for status in [400, 405, 411, 414, 431, 501, 505] {
+            let refusal = Fault::Malformed { status, cause: "why" }.refusal();
+            assert_eq!(
+                (refusal.status, refusal.kind, refusal.message),
+                (status, "invalid_request_error", "why")
+            );
+        }
+    }
+
+    #[test]
+    fn the_body_is_an_openai_error_object() {
+        for (fault, ..) in EXPECTED {
+            let refusal = fault.refusal();
+            let mut out = b"before".to_vec();
+            refusal.write_json(None, &mut out);
+            let body: Value = serde_json::from_slice(&out[6..]).unwrap();
+            let error = json!({
+                "message": refusal.message, "type": refusal.kind, "param": null, "code": refusal.code
+            });
+            assert_eq!(body, json!({"error": error}));
+        }
+    }
+
+    #[test]
+    fn a_model_is_quoted_whatever_it_holds() {
+        for model in ["Qwen/Qwen3-0.6B", "", "a\"b\\c\n\u{1f600}\u{7}"] {
+            let mut out = Vec::new();
+            Fault::ModelUnavailable.refusal().write_json(Some(model), &mut out);
+            let body: Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(
+                (&body["model"], &body["error"]["code"]),
+                (&json!(model), &json!("model_unavailable"))
+            );
+        }
+    }
+}

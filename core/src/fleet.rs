@@ -39,3 +39,20 @@ impl Excluded {
 
 /// Endpoints a rule may name.
 pub const ENDPOINTS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excludes_each_of_256_and_nothing_beyond() {
+        let mut excluded = Excluded::default();
+        assert!((0..300).all(|i| !excluded.contains(i)));
+        for i in [0, 63, 64, 255, 255, 256, usize::MAX] {
+            excluded.add(i);
+        }
+        assert_eq!(excluded.count(), 4);
+        let held: Vec<usize> = (0..300).filter(|i| excluded.contains(*i)).collect();
+        assert_eq!(held, [0, 63, 64, 255]);
+    }
+}

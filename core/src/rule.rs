@@ -90,6 +90,22 @@ pub struct Chwbl {
     pub cache_salt: bool,
 }
 
+impl Chwbl {
+    /// The flag bits that a level knows: 1: bits 0 to 4, 2: also bit 5, 3: all.
+    pub fn flag_mask(level: u8) -> u8 {
+        match level {
+            1 => 0x1f,
+            2 => 0x3f,
+            _ => 0xff,
+        }
+    }
+
+    /// The flags that count.
+    pub fn effective_flags(&self) -> u8 {
+        self.flags & Self::flag_mask(self.level)
+    }
+}
+
 /// One engine process behind a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {

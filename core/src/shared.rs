@@ -1,7 +1,7 @@
 //! The state of an endpoint that every shard and the admin thread share: the one file of this crate with
 //! atomics. Owns its protocol; must never be read for anything that needs two of its values at one instant.
 //!
-//! Writers: `reserved` by any shard (add and subtract, never set); `health` by the admin thread's probes;
+//! Writers: `reserved` by any shard (add and subtract, never set); `probed_down` by the admin thread's probes;
 //! `connect_failures` and `ejected_until` by any shard; `idle_limit` by any shard (minimum wins).
 //! Readers take each value alone, relaxed: a decision made on a value some nanoseconds old is still sound.
 
@@ -15,7 +15,8 @@ pub const CONNECT_FAILURES_MAX: u32 = 3;
 /// How long a passively ejected endpoint gets no request.
 pub const EJECTION: Nanos = 5 * SECOND;
 
-/// Upstream connections idle for longer than this are not reused unless a longer limit was learned.
+/// Upstream connections idle for longer than this are not reused; engines that close earlier lower it.
+/// Uvicorn, which serves vLLM and SGLang, closes after 5 s.
 pub const IDLE_LIMIT_START: Nanos = 4 * SECOND;
 
 /// What is shared about one endpoint of one address, whichever rules name it. Outlives rule changes.
@@ -52,8 +53,9 @@ impl EndpointState {
         self.reserved.load(Relaxed)
     }
 
-    /// Charges one request unless `bound` is reached already; true if charged. Concurrent callers may see
-    /// the bound passed for an instant, never more than one charge each.
+    /// Charges one request unless `bound` is reached already; true if charged. No more than `bound` calls
+    /// with that bound are ever charged at once. A caller being refused counts for an instant, so another one
+    /// may be refused although a charge was just settled: it takes the next best.
     pub fn reserve(&self, bound: u32) -> bool {
         if self.reserved.fetch_add(1, Relaxed) < bound {
             return true;
@@ -78,9 +80,14 @@ impl EndpointState {
         self.probed_down.store(down, Relaxed);
     }
 
+    /// Whether failed connection attempts keep it out at `now`.
+    pub fn ejected(&self, now: Nanos) -> bool {
+        self.ejected_until.load(Relaxed) > now
+    }
+
     /// Whether it may get a request at `now` as far as health goes.
     pub fn available(&self, now: Nanos) -> bool {
-        !self.probed_down() && self.ejected_until.load(Relaxed) <= now
+        !self.probed_down() && !self.ejected(now)
     }
 
     /// A connection was established: it is not failing.
@@ -109,5 +116,84 @@ impl EndpointState {
     pub fn learn_idle_limit(&self, idle: Nanos) {
         let limit = (idle / 5 * 4).max(100 * MILLISECOND);
         self.idle_limit.fetch_min(limit, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    fn state() -> EndpointState {
+        EndpointState::new("127.0.0.1:1".parse().unwrap())
+    }
+
+    #[test]
+    fn charges_balance_and_obey_the_bound() {
+        let state = state();
+        assert!(!state.reserve(0) && state.reserve(1) && !state.reserve(1) && state.reserve(2));
+        assert_eq!(state.reserved(), 2);
+        state.settle();
+        state.settle();
+        assert_eq!(state.reserved(), 0);
+        assert!(state.reserve(u32::MAX));
+    }
+
+    /// Four threads charge and settle: never are more than the bound charged at once, none is lost.
+    #[test]
+    fn concurrent_charges_never_pass_the_bound() {
+        const BOUND: u32 = 3;
+        let (state, held) = (state(), AtomicU32::new(0));
+        let charged = |_: usize| {
+            let mut charged = 0u32;
+            while charged < 5_000 {
+                if state.reserve(BOUND) {
+                    assert!(held.fetch_add(1, Relaxed) < BOUND);
+                    charged += 1;
+                    held.fetch_sub(1, Relaxed);
+                    state.settle();
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|i| drop(scope.spawn(move || charged(i))));
+        });
+        assert_eq!((state.reserved(), held.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn three_failures_in_a_row_eject_for_a_while() {
+        let state = state();
+        assert!(!state.connect_failed(10) && !state.connect_failed(11));
+        state.connect_succeeded();
+        assert!(!state.connect_failed(12) && !state.connect_failed(13));
+        assert!(state.available(13));
+        assert!(state.connect_failed(14), "the third in a row");
+        assert!(state.ejected(14) && !state.available(14 + EJECTION - 1));
+        assert!(state.available(14 + EJECTION));
+        assert!(!state.connect_failed(14 + EJECTION), "counted from nothing again");
+    }
+
+    #[test]
+    fn probes_take_out_and_bring_back() {
+        let state = state();
+        state.set_probed_down(true);
+        assert!(!state.available(0) && !state.ejected(0));
+        state.set_probed_down(false);
+        assert!(state.available(0));
+    }
+
+    #[test]
+    fn idle_limits_are_learned_downwards_with_a_floor() {
+        let state = state();
+        assert_eq!(state.idle_limit(), IDLE_LIMIT_START);
+        state.learn_idle_limit(60 * SECOND);
+        assert_eq!(state.idle_limit(), IDLE_LIMIT_START);
+        state.learn_idle_limit(2 * SECOND);
+        assert_eq!(state.idle_limit(), 1600 * MILLISECOND);
+        state.learn_idle_limit(0);
+        assert_eq!(state.idle_limit(), 100 * MILLISECOND);
     }
 }

@@ -4,10 +4,11 @@
 use crate::Nanos;
 use crate::decide::ring::HashRing;
 use crate::fleet::EndpointView;
-use crate::rule::{PathMatch, Rule, Selector};
+use crate::rule::{PathMatch, Rule, RuleKey, Selector};
 use crate::shared::EndpointState;
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// All rules in force.
@@ -26,7 +27,7 @@ pub struct Vip {
     pub address: SocketAddr,
     /// Its rules, most specific first (see [`Vip::route`]).
     pub services: Vec<Arc<Service>>,
-    /// Whether any rule looks at the model, so that bodies must be peeked at for routing.
+    /// Whether any rule that is switched on looks at the model, so that bodies must be peeked at for routing.
     pub by_model: bool,
 }
 
@@ -46,35 +47,38 @@ pub struct Service {
 /// Why no pool serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoute {
-    /// The VIP has no rule any more.
+    /// The VIP has no rule any more, or only rules that are switched off.
     NoRules,
-    /// No rule fits host and path.
+    /// No rule fits host and path, or the request names no model and no pool serves every model.
     NoRoute,
     /// Rules fit host and path, none serves the model.
     ModelUnavailable,
 }
 
 impl Table {
-    /// The table of `rules`, numbering and endpoint states carried over from `before`.
+    /// The table of `rules`, whose keys differ. A rule that did not change keeps its very service; one that
+    /// did keeps its number, and endpoints keep their state by address, whichever rules name them. Endpoints
+    /// stand in the operator's order: what must outlive a change is kept by address, never by index.
     pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32) -> Table {
-        let mut numbers = HashMap::new();
+        let mut known: HashMap<&RuleKey, &Arc<Service>> = HashMap::new();
         let mut states: HashMap<SocketAddr, Arc<EndpointState>> = HashMap::new();
         for service in before.vips.iter().flat_map(|v| &v.services) {
-            numbers.insert(service.rule.key.clone(), service.number);
+            known.insert(&service.rule.key, service);
             for e in &service.endpoints {
                 states.insert(e.address(), e.clone());
             }
         }
         let mut table = Table { generation: before.generation + 1, vips: Vec::new() };
         for rule in rules {
-            let number = numbers.get(&rule.key).copied().unwrap_or_else(|| {
-                *next_number += 1;
-                *next_number
-            });
-            let service = Service::new(number, rule, |at| {
-                states.entry(at).or_insert_with(|| Arc::new(EndpointState::new(at))).clone()
-            });
-            table.add(Arc::new(service));
+            let service = match known.get(&rule.key) {
+                Some(same) if same.rule == rule => (*same).clone(),
+                Some(older) => Arc::new(Service::new(older.number, rule, &mut states)),
+                None => {
+                    *next_number += 1;
+                    Arc::new(Service::new(*next_number, rule, &mut states))
+                }
+            };
+            table.add(service);
         }
         for vip in &mut table.vips {
             vip.order();
@@ -97,60 +101,55 @@ impl Table {
 }
 
 impl Vip {
-    /// Longest path first, then rules that name a host, then rules that name a model: the first rule that
-    /// fits is the one meant.
+    /// Most specific first, so that the first rule that fits is the one meant: rules of a host before those
+    /// of any, then rules of a model before those of every model, then the longest path, exact before prefix.
     fn order(&mut self) {
-        self.services.sort_by(|a, b| {
-            let rank = |s: &Service| {
-                let k = &s.rule.key;
-                (
-                    k.host.is_empty(),
-                    usize::MAX - k.path.len(),
-                    k.path_match != PathMatch::Exact,
-                    k.model.is_empty(),
-                )
-            };
-            rank(a).cmp(&rank(b)).then_with(|| a.rule.key.cmp(&b.rule.key))
-        });
-        self.by_model = self.services.iter().any(|s| !s.rule.key.model.is_empty());
+        self.services.sort_by(|a, b| a.rule.key.rank().cmp(&b.rule.key.rank()));
+        let by_model = self.enabled().any(|s| !s.rule.key.model.is_empty());
+        self.by_model = by_model;
     }
 
-    /// The pool that serves a request. `host` is compared without port and case, `path` without query,
-    /// `model` to the letter. A host's own rules come before those for any host; with a model, pools of
-    /// that model come before pools of every model, whatever the path.
+    /// The pool that serves a request: for the request's own host, then for any host, the longest path among
+    /// the pools of its model, then among the pools of every model. `host` is compared without port, final
+    /// dot and case, `path` (without query) by octets, `model` to the letter; an empty model fits only pools
+    /// of every model.
     pub fn route(&self, host: &[u8], path: &[u8], model: &[u8]) -> Result<&Arc<Service>, NoRoute> {
-        let host = without_port(host);
-        let fits = |s: &&Arc<Service>| s.rule.enabled && s.rule.key.fits(host, path);
-        if !model.is_empty() {
-            let named = |s: &&Arc<Service>| s.rule.key.model.as_bytes() == model;
-            if let Some(service) = self.services.iter().filter(fits).find(named) {
-                return Ok(service);
-            }
+        let host = HostText::new(host);
+        let mut fitting = self.enabled().filter(|s| s.rule.key.fits(&host, path)).peekable();
+        let no_rule_fits = fitting.peek().is_none();
+        let serves = |own: &str| own.is_empty() || own.as_bytes() == model;
+        match fitting.find(|s| serves(&s.rule.key.model)) {
+            Some(service) => Ok(service),
+            None if self.enabled().next().is_none() => Err(NoRoute::NoRules),
+            None if no_rule_fits || model.is_empty() => Err(NoRoute::NoRoute),
+            None => Err(NoRoute::ModelUnavailable),
         }
-        let wildcard = |s: &&Arc<Service>| s.rule.key.model.is_empty();
-        if let Some(service) = self.services.iter().filter(fits).find(wildcard) {
-            return Ok(service);
-        }
-        Err(match (self.services.is_empty(), self.services.iter().any(|s| fits(&s)), model.is_empty()) {
-            (true, ..) => NoRoute::NoRules,
-            (_, true, false) => NoRoute::ModelUnavailable,
-            _ => NoRoute::NoRoute,
-        })
     }
 
-    /// The models that its pools name, for `GET /v1/models`.
+    fn enabled(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.services.iter().filter(|s| s.rule.enabled)
+    }
+
+    /// The models that its pools name, for `GET /v1/models`; a model with several pools comes several times.
     pub fn models(&self) -> impl Iterator<Item = &str> {
-        self.services
-            .iter()
-            .filter(|s| s.rule.enabled)
-            .map(|s| s.rule.key.model.as_str())
-            .filter(|m| !m.is_empty())
+        self.enabled().map(|s| s.rule.key.model.as_str()).filter(|m| !m.is_empty())
     }
 }
 
-impl crate::rule::RuleKey {
-    fn fits(&self, host: &[u8], path: &[u8]) -> bool {
-        (self.host.is_empty() || self.host.as_bytes().eq_ignore_ascii_case(host)) && self.fits_path(path)
+impl RuleKey {
+    /// Sorts before what is less specific; total, so that the order of rules never matters.
+    fn rank(&self) -> impl Ord + '_ {
+        (
+            self.host.is_empty(),
+            self.model.is_empty(),
+            Reverse(self.path.len()),
+            self.path_match != PathMatch::Exact,
+            self,
+        )
+    }
+
+    fn fits(&self, host: &HostText, path: &[u8]) -> bool {
+        (self.host.is_empty() || host.is(&self.host)) && self.fits_path(path)
     }
 
     fn fits_path(&self, path: &[u8]) -> bool {
@@ -167,7 +166,8 @@ impl crate::rule::RuleKey {
 }
 
 impl Service {
-    fn new(number: u32, rule: Rule, mut state: impl FnMut(SocketAddr) -> Arc<EndpointState>) -> Service {
+    fn new(number: u32, rule: Rule, states: &mut HashMap<SocketAddr, Arc<EndpointState>>) -> Service {
+        let mut state = |at| states.entry(at).or_insert_with(|| Arc::new(EndpointState::new(at))).clone();
         let endpoints = rule.endpoints.iter().map(|e| state(e.address)).collect();
         let hash_ring = match &rule.selector {
             Selector::Chwbl(chwbl) => Some(HashRing::new(&rule.endpoints, chwbl)),
@@ -176,8 +176,9 @@ impl Service {
         Service { number, rule, endpoints, hash_ring }
     }
 
-    /// What a decision sees of its endpoints at `now`. When probes alone would leave none, they are not
-    /// believed: a probe may be wrong, refusing everybody is certainly so.
+    /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a
+    /// probe may be wrong, refusing everybody is certainly so. Failed connections are believed, shortly, and
+    /// an operator's weight of 0 always.
     pub fn view(&self, now: Nanos, out: &mut Vec<EndpointView>) {
         out.clear();
         for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
@@ -190,16 +191,38 @@ impl Service {
         }
         if out.iter().all(|e| !e.available) {
             for (view, state) in out.iter_mut().zip(&self.endpoints) {
-                view.available = view.weight > 0 && state.probed_down();
+                view.available = view.weight > 0 && !state.ejected(now);
             }
         }
     }
 }
 
-/// A host without its port: `[::1]:80` is `[::1]`, `a:80` is `a`.
-fn without_port(host: &[u8]) -> &[u8] {
-    match host.iter().rposition(|b| *b == b':') {
-        Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
-        _ => host,
+/// The host of a request, without port and final dot.
+struct HostText<'a> {
+    text: &'a [u8],
+}
+
+impl<'a> HostText<'a> {
+    /// `[::1]:80` is `[::1]`, `a.example.:80` is `a.example`.
+    fn new(host: &'a [u8]) -> HostText<'a> {
+        let text = match host.iter().rposition(|b| *b == b':') {
+            Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
+            _ => host,
+        };
+        HostText { text: text.strip_suffix(b".").unwrap_or(text) }
+    }
+
+    /// Whether it is the host of a rule. IPv6 addresses have many spellings and are compared as addresses.
+    fn is(&self, own: &str) -> bool {
+        self.text.eq_ignore_ascii_case(own.as_bytes())
+            || ipv6(own.as_bytes()).is_some_and(|own| ipv6(self.text) == Some(own))
     }
 }
+
+fn ipv6(bracketed: &[u8]) -> Option<Ipv6Addr> {
+    let text = bracketed.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

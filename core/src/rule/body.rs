@@ -1,10 +1,10 @@
 //! From a rule body (JSON) to a [`Rule`]. Owns the table of members; must never accept a body in part.
 //!
 //! The body is that of the loxilb AI gateway (`{"serviceArguments": {…}, "endpoints": […]}`). Every member
-//! of it is known by the table ([`table`]); what this gateway does not serve is accepted at its default, where it means
+//! of it has a row in `table.rs`; what this gateway does not serve is accepted at its default, where it means
 //! nothing, and refused otherwise. Checks run from coarse to fine: kinds and names, contradictions, what is
-//! served, what the values mean together. Absent `weight` (1), absent `mode` (4) and rules whose endpoints
-//! are of another address family than the VIP are accepted here and refused by that gateway.
+//! served, what the values mean together. An absent `weight` (1), an absent `mode` (4) and endpoints of
+//! another address family than the VIP are accepted here and refused by that gateway.
 
 mod body_fault;
 mod build;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::fmt;
 
-/// Bytes of a refused value that are quoted back.
+/// Bytes of a refused value that are quoted back, before the ellipsis.
 const VALUE_MAX: usize = 64;
 
 /// A refused rule body: which member, what it held, what it may hold. Prints as one sentence.
@@ -11,7 +11,8 @@ const VALUE_MAX: usize = 64;
 pub struct BodyFault {
     /// HTTP status: 422 where a value breaks the schema (kind, range, missing), 400 where it breaks a rule.
     pub status: u16,
-    /// The machine-readable class of fault, one of the words of [`Class`].
+    /// The class of fault: `wrong_kind`, `out_of_range`, `missing_member`, `unknown_member`,
+    /// `not_yet_available`, `not_in_this_build`, `conflicting_members` or `duplicate_endpoint`.
     pub code: &'static str,
     /// Path of the member, for example `endpoints[2].weight`.
     pub member: String,

@@ -4,7 +4,7 @@ use super::body_fault::{BodyFault, Class};
 use super::given::Given;
 use crate::rule::{Chwbl, Deadlines, Endpoint, HalfClose, PathMatch, Rule, RuleKey, Selector};
 use crate::{MILLISECOND, Nanos, SECOND};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 /// The rule of a body whose values are all served.
 pub(super) fn rule(
@@ -61,12 +61,9 @@ fn key(service: &Given) -> Result<RuleKey, BodyFault> {
 /// The host in the form that requests are compared with: lower case, IPv6 in brackets, no final dot.
 fn host(service: &Given) -> Result<String, BodyFault> {
     let given = service.text("host");
-    if given.parse::<std::net::Ipv6Addr>().is_ok() {
-        return Ok(format!("[{}]", given.to_ascii_lowercase()));
-    }
-    let in_brackets = given.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-    if in_brackets.is_some_and(|h| h.parse::<std::net::Ipv6Addr>().is_ok()) {
-        return Ok(given.to_ascii_lowercase());
+    let bare = given.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(given);
+    if let Ok(address) = bare.parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]"));
     }
     let name = given.strip_suffix('.').unwrap_or(given);
     let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');

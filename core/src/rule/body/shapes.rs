@@ -3,6 +3,7 @@
 
 use super::body_fault::{BodyFault, Class};
 use super::given::Given;
+use crate::rule::Chwbl;
 
 /// A contradiction: which member is blamed, when, in which words, and the cure.
 struct Shape {
@@ -122,7 +123,7 @@ const SHAPES: &[Shape] = &[
     hash_only("chwbl_enable_cache_salt", |s, _| hash_foreign(s, "chwbl_enable_cache_salt")),
     shape(
         "chwbl_prefix_hash_flags",
-        |s, _| s.int("chwbl_prefix_hash_flags") & !flag_mask(s.int("chwbl_prefix_hash_level")) != 0,
+        flags_above_level,
         "it sets bits above its chwbl_prefix_hash_level",
         "level 1 knows bits 0 to 4 (at most 31), level 2 also bit 5 (at most 63), level 3 all (at most 255)",
     ),
@@ -156,13 +157,9 @@ pub(super) fn range_phrase(member: &str) -> Option<&'static str> {
     }
 }
 
-/// The flag bits that a level knows.
-pub(super) fn flag_mask(level: i64) -> i64 {
-    match level {
-        1 => 0x1f,
-        2 => 0x3f,
-        _ => 0xff,
-    }
+fn flags_above_level(service: &Given, _: &[Given]) -> bool {
+    let mask = Chwbl::flag_mask(service.int("chwbl_prefix_hash_level") as u8);
+    service.int("chwbl_prefix_hash_flags") & !i64::from(mask) != 0
 }
 
 const fn hash_only(member: &'static str, broken: fn(&Given, &[Given]) -> bool) -> Shape {

@@ -208,3 +208,35 @@ fn names_are_unique_within_their_object() {
         assert_eq!(names.len(), table.len());
     }
 }
+
+/// Any two members together, with values at the edges of their schemas: a body is refused by the name of a
+/// member, or accepted, and then its readback is the same rule.
+#[test]
+fn any_pair_of_members_is_refused_by_name_or_reads_back_the_same() {
+    let edge = |kind| {
+        let values = inside(kind);
+        let ends = [values.first().cloned(), values.last().cloned()];
+        ends.into_iter().flatten().collect::<Vec<Value>>()
+    };
+    let single: Vec<(&str, Value)> =
+        table::SERVICE.iter().flat_map(|m| edge(m.kind).into_iter().map(|v| (m.name, v))).collect();
+    let (mut accepted, mut refused) = (0, 0);
+    for (i, (first, value)) in single.iter().enumerate() {
+        for (second, other) in &single[i + 1..] {
+            let (mut body, _) = body_with("serviceArguments", first, value.clone());
+            body["serviceArguments"][*second] = other.clone();
+            match parse(&body, || "fresh".into()) {
+                Ok(rule) => {
+                    accepted += 1;
+                    assert_eq!(parse(&readback(&rule, &body), String::new), Ok(rule), "{body}");
+                }
+                Err(fault) => {
+                    refused += 1;
+                    assert!(fault.member.starts_with("serviceArguments."), "{fault}");
+                    assert!(fault.message.starts_with(&fault.member) && fault.message.len() < 400, "{fault}");
+                }
+            }
+        }
+    }
+    assert!(accepted > 1000 && refused > 1000, "{accepted} accepted, {refused} refused");
+}

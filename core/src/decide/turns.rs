@@ -1,0 +1,41 @@
+//! The selectors that need no request: in turn, by weight, by load. Owns how turns advance.
+
+use super::{Decision, Open, Reason, Turn};
+
+/// The next open endpoint in turn. The turn follows the endpoint chosen, so that the neighbour of an
+/// unavailable one gets no double share.
+pub(super) fn round_robin(open: &Open, turn: &mut Turn, reason: Reason) -> Option<Decision> {
+    let index = open.indices(turn.next as usize).next()?;
+    turn.next = index as u32 + 1;
+    Some(open.decision(index, reason, u32::MAX))
+}
+
+/// Fewest requests in flight; among equals the next in turn.
+pub(super) fn least_connections(open: &Open, turn: &mut Turn) -> Option<Decision> {
+    // `min_by_key` keeps the first of equals, and the walk begins at the turn.
+    let index = open.indices(turn.next as usize).min_by_key(|i| open.load(*i))?;
+    turn.next = index as u32 + 1;
+    Some(open.decision(index, Reason::LeastLoad, u32::MAX))
+}
+
+/// Smooth weighted round robin as nginx does it: every open endpoint gains its weight, the richest is chosen
+/// and pays the sum of all weights. Any run of as many decisions as the weights' sum is exactly proportional.
+pub(super) fn weighted(open: &Open, turn: &mut Turn) -> Option<Decision> {
+    if turn.running.len() != open.fleet.len() {
+        turn.running.clear();
+        turn.running.resize(open.fleet.len(), 0);
+    }
+    let mut total = 0;
+    let mut richest: Option<usize> = None;
+    for index in open.indices(0) {
+        let weight = i64::from(open.fleet[index].weight);
+        total += weight;
+        turn.running[index] += weight;
+        if richest.is_none_or(|r| turn.running[index] > turn.running[r]) {
+            richest = Some(index);
+        }
+    }
+    let index = richest?;
+    turn.running[index] -= total;
+    Some(open.decision(index, Reason::Weighted, u32::MAX))
+}

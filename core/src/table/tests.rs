@@ -1,0 +1,237 @@
+//! Which pool serves a request, what survives a change of rules, and whom a decision may see.
+
+use super::*;
+use crate::rule::body;
+use serde_json::{Value, json};
+
+/// A rule named `name` with the given members.
+fn rule(name: &str, members: Value, ports: &[u16]) -> Rule {
+    let mut arguments = json!({"externalIP": "127.0.0.1", "port": 80, "name": name});
+    for (member, value) in members.as_object().unwrap() {
+        arguments[member] = value.clone();
+    }
+    let endpoint = |p: &u16| json!({"endpointIP": "127.0.0.1", "targetPort": p, "weight": 1});
+    let endpoints: Vec<Value> = ports.iter().map(endpoint).collect();
+    let body = json!({"serviceArguments": arguments, "endpoints": endpoints});
+    body::parse(&body, || name.into()).unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+fn table(rules: Vec<Rule>) -> Table {
+    Table::next(&Table::default(), rules, &mut 0)
+}
+
+fn names(rules: &[(&str, Value)]) -> Table {
+    table(rules.iter().map(|(name, members)| rule(name, members.clone(), &[9000])).collect())
+}
+
+fn ask<'a>(table: &'a Table, host: &str, path: &str, model: &str) -> Result<&'a str, NoRoute> {
+    let found = table.vips[0].route(host.as_bytes(), path.as_bytes(), model.as_bytes());
+    found.map(|service| service.rule.name.as_str())
+}
+
+#[test]
+fn the_longest_path_of_whole_segments_wins() {
+    let rules = [
+        ("any", json!({})),
+        ("root", json!({"path_prefix": "/"})),
+        ("v1", json!({"path_prefix": "/v1"})),
+        ("chat", json!({"path_prefix": "/v1/chat/"})),
+        ("exact", json!({"path_prefix": "/v1/chat", "path_match_mode": "exact"})),
+    ];
+    let cases = [
+        ("/v1/chat/completions", "chat"),
+        ("/v1/chat/", "chat"),
+        ("/v1/chat", "exact"),
+        ("/v1/chatty", "v1"),
+        ("/v1", "v1"),
+        ("/v1/", "v1"),
+        ("/v10", "root"),
+        ("/V1", "root"),
+        ("/", "root"),
+        ("*", "any"),
+        ("", "root"),
+    ];
+    let mut reversed = rules.clone();
+    reversed.reverse();
+    for table in [names(&rules), names(&reversed)] {
+        for (path, expected) in cases {
+            assert_eq!(ask(&table, "h", path, ""), Ok(expected), "{path}");
+            assert_eq!(ask(&table, "h", path, "unknown"), Ok(expected), "{path}");
+        }
+    }
+    assert_eq!(ask(&names(&rules[2..]), "h", "/v2", ""), Err(NoRoute::NoRoute));
+    assert_eq!(ask(&names(&rules[2..]), "h", "/v2", "m"), Err(NoRoute::NoRoute));
+}
+
+#[test]
+fn models_are_compared_to_the_letter_and_fall_back_to_the_pool_of_every_model() {
+    let qwen = ("qwen", json!({"model_name": "Qwen/Qwen3-0.6B"}));
+    let llama = ("llama", json!({"model_name": "llama"}));
+    let every = names(&[("every", json!({})), qwen.clone(), llama.clone()]);
+    assert_eq!(ask(&every, "h", "/v1", "Qwen/Qwen3-0.6B"), Ok("qwen"));
+    assert_eq!(ask(&every, "h", "/v1", "llama"), Ok("llama"));
+    for other in ["qwen/qwen3-0.6b", "Qwen/Qwen3-0.6B ", "Qwen/Qwen3", "", "a/b/c"] {
+        assert_eq!(ask(&every, "h", "/v1", other), Ok("every"), "{other}");
+    }
+    assert!(every.vips[0].by_model);
+    assert_eq!(every.vips[0].models().collect::<Vec<_>>().len(), 2);
+    let named = names(&[qwen, llama]);
+    assert_eq!(ask(&named, "h", "/v1", "other"), Err(NoRoute::ModelUnavailable));
+    assert_eq!(ask(&named, "h", "/v1", ""), Err(NoRoute::NoRoute));
+    assert!(!names(&[("every", json!({}))]).vips[0].by_model);
+}
+
+#[test]
+fn a_pool_of_the_model_beats_a_longer_path_of_every_model() {
+    let table = names(&[
+        ("model", json!({"model_name": "m"})),
+        ("model-v1", json!({"model_name": "m", "path_prefix": "/v1"})),
+        ("chat", json!({"path_prefix": "/v1/chat"})),
+    ]);
+    assert_eq!(ask(&table, "h", "/v1/chat", "m"), Ok("model-v1"));
+    assert_eq!(ask(&table, "h", "/other", "m"), Ok("model"));
+    assert_eq!(ask(&table, "h", "/v1/chat", "x"), Ok("chat"));
+    assert_eq!(ask(&table, "h", "/v1", "x"), Err(NoRoute::ModelUnavailable));
+}
+
+#[test]
+fn a_hosts_own_rules_come_first_and_any_host_is_the_last_resort() {
+    let table = names(&[
+        ("any-m", json!({"model_name": "m"})),
+        ("any", json!({})),
+        ("a", json!({"host": "a.example"})),
+        ("a-n", json!({"host": "A.example", "model_name": "n"})),
+        ("v6", json!({"host": "fe80:0::1", "model_name": "six"})),
+        ("v4", json!({"host": "10.10.10.254"})),
+    ]);
+    let cases = [
+        ("a.example", "", "a"),
+        ("A.EXAMPLE:8080", "", "a"),
+        ("a.example.", "", "a"),
+        ("a.example.:80", "", "a"),
+        ("a.example", "n", "a-n"),
+        ("a.example", "m", "a"),
+        ("xa.example", "m", "any-m"),
+        ("a.example.org", "", "any"),
+        ("", "", "any"),
+        (":80", "m", "any-m"),
+        ("[fe80::1]", "six", "v6"),
+        ("[FE80::1]:443", "six", "v6"),
+        ("[fe80:0:0:0:0:0:0:1]:443", "six", "v6"),
+        ("[fe80::2]", "six", "any"),
+        ("[fe80::1", "six", "any"),
+        ("fe80::1", "six", "any"),
+        ("10.10.10.254:2020", "", "v4"),
+        ("10.10.10.2", "", "any"),
+    ];
+    for (host, model, expected) in cases {
+        assert_eq!(ask(&table, host, "/", model), Ok(expected), "{host} {model}");
+    }
+    assert_eq!(table.vips[0].route(b"\xff\xfe", b"\xff", b"\xff").unwrap().rule.name, "any");
+}
+
+#[test]
+fn rules_switched_off_are_as_good_as_absent() {
+    let off = json!({"adminStateUp": false, "model_name": "m"});
+    let table = names(&[("off", off.clone()), ("every", json!({}))]);
+    assert_eq!(ask(&table, "h", "/", "m"), Ok("every"));
+    assert_eq!((table.vips[0].by_model, table.vips[0].models().count()), (false, 0));
+    let table = names(&[("off", off)]);
+    assert_eq!(ask(&table, "h", "/", "m"), Err(NoRoute::NoRules));
+    let empty = Vip { address: "127.0.0.1:80".parse().unwrap(), services: Vec::new(), by_model: false };
+    assert_eq!(empty.route(b"h", b"/", b"").unwrap_err(), NoRoute::NoRules);
+}
+
+#[test]
+fn vips_are_apart() {
+    let table = table(vec![
+        rule("a", json!({}), &[1]),
+        rule("b", json!({"port": 81}), &[1]),
+        rule("c", json!({"externalIP": "::1"}), &[1]),
+    ]);
+    let addresses: Vec<String> = table.vips.iter().map(|v| v.address.to_string()).collect();
+    assert_eq!(addresses, ["127.0.0.1:80", "127.0.0.1:81", "[::1]:80"]);
+    let found = table.vip("[::1]:80".parse().unwrap()).unwrap();
+    assert_eq!(found.services[0].rule.name, "c");
+    assert!(table.vip("127.0.0.1:82".parse().unwrap()).is_none());
+}
+
+#[test]
+fn numbers_and_states_survive_a_change() {
+    let mut last = 0;
+    let model = |name: &str| json!({"model_name": name});
+    let rules = vec![rule("a", model("a"), &[1, 2, 3]), rule("b", model("b"), &[2])];
+    let first = Table::next(&Table::default(), rules, &mut last);
+    let a = first.vips[0].route(b"", b"/", b"a").unwrap();
+    let b = first.vips[0].route(b"", b"/", b"b").unwrap();
+    assert_eq!((a.number, b.number, first.generation), (1, 2, 1));
+    assert!(Arc::ptr_eq(&a.endpoints[1], &b.endpoints[0]), "one state for each address");
+    a.endpoints[1].reserve(9);
+
+    let rules =
+        vec![rule("c", model("c"), &[7]), rule("a", model("a"), &[3, 4, 2]), rule("b", model("b"), &[2])];
+    let second = Table::next(&first, rules, &mut last);
+    let changed = second.vips[0].route(b"", b"/", b"a").unwrap();
+    assert_eq!((changed.number, second.generation), (1, 2));
+    assert!(!Arc::ptr_eq(changed, a));
+    let ports: Vec<u16> = changed.endpoints.iter().map(|e| e.address().port()).collect();
+    assert_eq!(ports, [3, 4, 2], "the operator's order");
+    assert!(Arc::ptr_eq(&changed.endpoints[2], &a.endpoints[1]));
+    assert_eq!(changed.endpoints[2].reserved(), 1);
+    assert!(Arc::ptr_eq(second.vips[0].route(b"", b"/", b"b").unwrap(), b), "an unchanged rule is untouched");
+    assert_eq!(second.vips[0].route(b"", b"/", b"c").unwrap().number, 3);
+
+    let third = Table::next(&second, vec![rule("b", model("b"), &[2])], &mut last);
+    let fourth = Table::next(&third, vec![rule("a", model("a"), &[1])], &mut last);
+    assert_eq!(fourth.vips[0].services[0].number, 4, "numbers are never used twice");
+    assert_eq!(fourth.vips[0].services.len(), 1);
+}
+
+fn seen(service: &Service, now: Nanos) -> Vec<bool> {
+    let mut view = vec![EndpointView { available: true, load: 9, weight: 9, backup: true }];
+    service.view(now, &mut view);
+    view.iter().map(|e| e.available).collect()
+}
+
+#[test]
+fn probes_alone_never_take_the_last_endpoint() {
+    let table = table(vec![rule("a", json!({}), &[1, 2, 3])]);
+    let service = &table.vips[0].services[0];
+    service.endpoints[0].set_probed_down(true);
+    service.endpoints[1].set_probed_down(true);
+    assert_eq!(seen(service, 0), [false, false, true]);
+    service.endpoints[2].set_probed_down(true);
+    assert_eq!(seen(service, 0), [true, true, true], "not believed");
+    for _ in 0..crate::shared::CONNECT_FAILURES_MAX {
+        service.endpoints[1].connect_failed(0);
+    }
+    assert_eq!(seen(service, 0), [true, false, true], "failed connections are believed");
+    for endpoint in &service.endpoints {
+        for _ in 0..crate::shared::CONNECT_FAILURES_MAX {
+            endpoint.connect_failed(0);
+        }
+    }
+    assert_eq!(seen(service, 0), [false, false, false]);
+    assert_eq!(seen(service, crate::shared::EJECTION), [true, true, true]);
+}
+
+#[test]
+fn a_view_tells_load_weight_and_backup() {
+    let body = json!({
+        "serviceArguments": {"externalIP": "127.0.0.1", "port": 80},
+        "endpoints": [
+            {"endpointIP": "10.0.0.1", "targetPort": 1, "weight": 0},
+            {"endpointIP": "10.0.0.2", "targetPort": 1, "weight": 7, "backup": true},
+        ]
+    });
+    let table = table(vec![body::parse(&body, String::new).unwrap()]);
+    let service = &table.vips[0].services[0];
+    service.endpoints[1].reserve(5);
+    let mut view = Vec::new();
+    service.view(0, &mut view);
+    assert_eq!(view[0], EndpointView { available: false, load: 0, weight: 0, backup: false });
+    assert_eq!(view[1], EndpointView { available: true, load: 1, weight: 7, backup: true });
+    service.endpoints[1].set_probed_down(true);
+    service.view(0, &mut view);
+    assert!(!view[0].available && view[1].available, "drained stays drained");
+}
