@@ -4,9 +4,10 @@
 
 use crate::health::run::SharedProbers;
 use crate::refusal::Refusal;
-use crate::rules::{RuleSet, Upsert};
+use crate::rules::RuleSet;
 use crate::store::{Snapshot, Store};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -80,9 +81,9 @@ impl Gateway {
     /// Creates or replaces one rule.
     pub fn post(&mut self, body: &Value) -> Result<(), Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert(body, || fresh_id(self.outside.random))? {
-            Upsert::Unchanged => Err(Refusal::Exists),
-            Upsert::Created | Upsert::Replaced => self.change(rules),
+        match rules.upsert(body, || fresh_id(self.outside.random))?.changed {
+            true => self.change(rules),
+            false => Err(Refusal::Exists),
         }
     }
 
@@ -168,16 +169,21 @@ impl Gateway {
     }
 }
 
-/// `rules` with `bodies` created or replaced, and how many of them changed something.
+/// `rules` with `bodies` created or replaced, and how many of them changed something. Two bodies of one key
+/// are refused: one of them would silently be lost.
 pub fn upserted(rules: &RuleSet, bodies: &[Value], random: fn() -> u64) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
+    let mut seen = HashMap::new();
     let mut changed = 0;
     for (index, body) in bodies.iter().enumerate() {
         let done = next.upsert(body, || fresh_id(random)).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             other => other,
         })?;
-        changed += usize::from(done != Upsert::Unchanged);
+        if let Some(first) = seen.insert(done.key, index) {
+            return Err(Refusal::Twice { first, index });
+        }
+        changed += usize::from(done.changed);
     }
     Ok((next, changed))
 }

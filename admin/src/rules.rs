@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use warmpath_core::rule::{Rule, body};
+use warmpath_core::rule::{Rule, RuleKey, body};
 
 /// One rule.
 #[derive(Debug)]
@@ -23,14 +23,12 @@ pub struct RuleSet {
 }
 
 /// What an upsert did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upsert {
-    /// A new rule.
-    Created,
-    /// Took the place of the rule with the same key.
-    Replaced,
-    /// The rule was there with this content.
-    Unchanged,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upserted {
+    /// The rule's identity.
+    pub key: RuleKey,
+    /// Whether it is new or its content differs; false when it was there with this content.
+    pub changed: bool,
 }
 
 /// Words that select one rule. `None` is not said.
@@ -50,7 +48,7 @@ impl RuleSet {
     /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
     /// a fresh one. Endpoints that stay keep their order, so that an index keeps its meaning as long as none
     /// before it goes.
-    pub fn upsert(&mut self, given: &Value, fresh_id: impl FnOnce() -> String) -> Result<Upsert, Refusal> {
+    pub fn upsert(&mut self, given: &Value, fresh_id: impl FnOnce() -> String) -> Result<Upserted, Refusal> {
         let mut rule = body::parse(given, fresh_id)
             .map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
         let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
@@ -60,23 +58,20 @@ impl RuleSet {
             rule.id = self.entries[at].rule.id.clone();
         }
         self.check_id(&rule)?;
+        let key = rule.key.clone();
         let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule });
-        match place {
+        let changed = match place {
             Ok(at) => {
-                let before = &self.entries[at];
-                keep_order(&mut rule, &before.rule);
-                let new = entry(rule);
-                if means(&new) == means(before) {
-                    return Ok(Upsert::Unchanged);
-                }
-                self.entries[at] = new;
-                Ok(Upsert::Replaced)
+                keep_order(&mut rule, &self.entries[at].rule);
+                let before = std::mem::replace(&mut self.entries[at], entry(rule));
+                means(&self.entries[at]) != means(&before)
             }
             Err(at) => {
                 self.entries.insert(at, entry(rule));
-                Ok(Upsert::Created)
+                true
             }
-        }
+        };
+        Ok(Upserted { key, changed })
     }
 
     /// Takes away the rule at `index`.

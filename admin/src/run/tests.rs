@@ -235,3 +235,42 @@ fn start_fault(options: &Options) -> String {
     let plane = FakePlane::new();
     run_until(options, outside(&plane), |_| panic!("it started"), stop, None).unwrap_err().0
 }
+
+#[test]
+fn an_endpoint_that_stops_listening_is_taken_out_and_brought_back() {
+    let endpoint = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = endpoint.local_addr().unwrap();
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    let mut rule = body("a", 9001);
+    rule["endpoints"][0]["targetPort"] = json!(address.port());
+    let members = json!({"monitor": true, "probetype": "tcp", "probeTimeout": 1, "probeRetries": 1});
+    rule["serviceArguments"].as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    assert_eq!(gateway.tcp("POST", LB, &rule.to_string()).0, 200);
+    let state = plane_service(&plane.tables.lock().unwrap()).endpoints[0].clone();
+    drop(endpoint);
+    wait_until(|| state.probed_down());
+    assert_eq!(gateway.tcp("GET", &at(9001), "").1["endpoints"][0]["state"], "inactive");
+    let status = gateway.tcp("GET", &format!("{}/status", at(9001)), "").1;
+    assert_eq!(status["probes_disbelieved"], true);
+    assert!(status["endpoints"][0]["probes"][0]["last_fault"].as_str().unwrap().contains("can't connect"));
+    let ready = gateway.tcp("GET", "/netlox/v1/status/ready", "");
+    assert_eq!((ready.0, ready.1["warnings"].as_array().unwrap().len()), (200, 1));
+    let _endpoint = std::net::TcpListener::bind(address).unwrap();
+    wait_until(|| !state.probed_down());
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn metrics_are_served_as_prometheus_text() {
+    let gateway = Running::start(&FakePlane::new());
+    let ask = request("GET", "/netlox/v1/metrics", "127.0.0.1", "");
+    let answer = exchange(TcpStream::connect(gateway.address).unwrap(), &ask);
+    assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
+    assert!(answer.contains("\nloxilb_proxy_active_connections 0\n"), "{answer}");
+}
