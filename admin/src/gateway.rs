@@ -26,6 +26,8 @@ pub struct Outside {
     pub wall: fn() -> Duration,
     /// Random bits, for rule ids and the spread of probes.
     pub random: fn() -> u64,
+    /// Tells the operator something in one sentence, for example on standard error.
+    pub say: fn(&str),
 }
 
 /// How this process began; shown by readiness.
@@ -148,12 +150,11 @@ impl Gateway {
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
         match self.outside.data_plane.install(back.clone()) {
             Ok(()) => self.publish(back),
-            Err(fault) => {
-                self.persist_fault = Some(format!("a refused change is in force: {}", fault.message))
-            }
+            Err(fault) => self.fault(format!("a refused change is in force: {}", fault.message)),
         }
         if let Err(error) = self.store.prepare(&snapshot).and_then(|()| self.store.commit()) {
-            self.not_persisted(&error);
+            let file = self.store.current();
+            self.fault(format!("{}: may hold a refused change: {error}; make it writable", file.display()));
         }
     }
 
@@ -164,8 +165,13 @@ impl Gateway {
 
     fn not_persisted(&mut self, error: &std::io::Error) -> Refusal {
         let refusal = Refusal::disk(&self.store.current(), error);
-        self.persist_fault = Some(refusal.to_string());
+        self.fault(refusal.to_string());
         refusal
+    }
+
+    fn fault(&mut self, sentence: String) {
+        (self.outside.say)(&sentence);
+        self.persist_fault = Some(sentence);
     }
 }
 

@@ -50,6 +50,7 @@ fn gateway_process() {
         data_plane: Arc::new(IdleShards),
         now: || 0,
         wall: || Duration::ZERO,
+        say: |_| {},
         random: || RandomState::new().hash_one(0),
     };
     run(&options, outside, |_| println!("started")).unwrap();

@@ -116,6 +116,14 @@ fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[test]
+fn head_is_get_without_the_body() {
+    let gateway = Running::start(&FakePlane::new());
+    let ask = request("HEAD", "/netlox/v1/status/ready", "127.0.0.1", "");
+    let answer = exchange(TcpStream::connect(gateway.address).unwrap(), &ask);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
 fn requests_of_web_pages_are_refused_over_tcp() {
     let gateway = Running::start(&FakePlane::new());
     let ask = |head: &str| {
@@ -180,6 +188,17 @@ fn going_down_takes_its_steps_in_order() {
     let phases = plane.phases.lock().unwrap();
     assert_eq!(phases[..], [DrainPhase::LameDuck, DrainPhase::Closing, DrainPhase::Cutting]);
     assert!(!gateway.options.socket.exists());
+}
+
+#[test]
+fn what_still_runs_is_cut_after_the_drain_timeout() {
+    let (plane, folder) = (FakePlane::new(), tempfile::tempdir().unwrap());
+    plane.reports.lock().unwrap()[0].active = 1;
+    let options = Options { drain_timeout: Duration::ZERO, ..options(folder.path()) };
+    let mut gateway = Running::with(options, &plane);
+    gateway.signal();
+    gateway.join();
+    assert_eq!(plane.phases.lock().unwrap().last(), Some(&DrainPhase::Cutting));
 }
 
 #[test]
