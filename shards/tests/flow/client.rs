@@ -177,7 +177,7 @@ impl Client {
             if (closes || ended || self.asks[self.at].half_close) && let Some(conn) = self.conn.take() {
                 world.close(conn);
             }
-            assert!(self.buffer.is_empty(), "bytes behind the answer");
+            assert!(self.buffer.is_empty(), "bytes behind the answer {:?} of {:?}: {:?}", came, self.asks[self.at], String::from_utf8_lossy(&self.buffer));
             self.record(came, world);
         }
         let enough = self.asks.get(self.at).and_then(|a| a.leave_after).is_some_and(|n| self.received > n);

@@ -87,7 +87,7 @@ fn rule(engines: &[SocketAddr], draw: &mut Draw) -> Rule {
         "endpoints": endpoints,
     });
     let mut rule = warmpath_core::rule::body::parse(&body, || "id".into()).expect("a good rule");
-    rule.deadlines.first_byte = 3 * SECOND;
+    rule.deadlines.first_byte = 60 * SECOND;
     rule
 }
 
@@ -238,6 +238,7 @@ fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
     assert_eq!(ledger.wrong_bodies, 0, "an engine got another body than the client sent");
     let mut outcome =
         Outcome { executions: ledger.executions.values().sum(), connections: ledger.connections, end, ..Outcome::default() };
+    let all = came;
     for (ask, came) in came {
         *outcome.came.entry(format!("{came:?}")).or_default() += 1;
         let executed = ledger.executions.get(&ask.id).copied().unwrap_or(0);
@@ -250,7 +251,7 @@ fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
             (_, Came::Answer(200)) => executed == 1,
             _ => false,
         };
-        assert!(fine, "{ask:?} ended with {came:?}, executed {executed}");
+        assert!(fine, "{ask:?} ended with {came:?}, executed {executed}; all: {all:#?}");
     }
     outcome
 }
