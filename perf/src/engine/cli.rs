@@ -151,3 +151,49 @@ fn wait_for_signal() -> Result<(), Error> {
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: EngineArgs,
+    }
+
+    fn config(line: &str) -> Result<Config, Error> {
+        Cli::try_parse_from(format!("engine {line}").split_whitespace())
+            .expect("known arguments")
+            .args
+            .config()
+    }
+
+    #[test]
+    fn defaults_follow_the_kind() {
+        let of =
+            |kind: &str| config(&format!("--kind {kind}")).map(|c| (c.block_size, c.cache_blocks)).unwrap();
+        assert_eq!(of("vllm"), (16, 16_384));
+        assert_eq!(of("sglang"), (1, 262_144));
+        assert_eq!(of("trtllm"), (32, 8192));
+        assert_eq!(of("llamacpp"), (1, 262_144));
+    }
+
+    #[test]
+    fn models_add_up_and_times_are_milliseconds() {
+        let config = config("--model a --model b --itl 2.5 --keepalive-idle 20").unwrap();
+        assert_eq!(config.models, ["a", "b"]);
+        assert_eq!(config.timing.itl, Duration::from_micros(2500));
+        assert_eq!(config.keep_alive.idle, Duration::from_millis(20));
+    }
+
+    #[test]
+    fn values_out_of_range_are_told_by_name() {
+        for line in ["--block-size 0", "--cache-blocks 0", "--tokens 0", "--ttft=-1", "--faults {\"x\":1}"] {
+            let told = config(line).unwrap_err().to_string();
+            assert!(told.contains(line.split([' ', '=']).next().unwrap()), "{told}");
+        }
+    }
+}
