@@ -53,6 +53,26 @@ fn streamed_text(events: &[Value]) -> String {
 }
 
 #[test]
+fn every_event_of_a_choice_has_the_same_members() {
+    for kind in KINDS {
+        let engine = engine::start(Config::of(kind)).unwrap();
+        let body = r#"{"prompt":["a","b"],"stream":true,"max_tokens":3}"#;
+        let events = Peer::connect(engine.addr).post("/v1/completions", body).events();
+        let tokens: Vec<Value> = events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+        let of = |choice: u64| {
+            let own = tokens.iter().filter(move |event| event["choices"][0]["index"] == choice);
+            own.filter(|event| event["choices"][0]["text"] != "").collect::<Vec<_>>()
+        };
+        for choice in [0, 1] {
+            assert_eq!(of(choice).len(), 3, "{kind:?}");
+            let members =
+                |event: &Value| event["choices"][0].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+            assert!(of(choice).iter().all(|event| members(event) == members(of(choice)[0])), "{kind:?}");
+        }
+    }
+}
+
+#[test]
 fn text_is_the_same_on_every_start_and_differs_by_seed() {
     let text = |seed| {
         let engine = engine::start(Config { seed, ..Config::default() }).unwrap();

@@ -79,6 +79,8 @@ pub struct Job<'a> {
     pub answer: Answer,
     /// How the head is written.
     pub manner: Manner,
+    /// Digest of each prompt, from which its answer is generated.
+    pub digests: Vec<u64>,
     /// Tokens of each choice.
     pub length: u64,
     /// Why each choice ends.
@@ -88,8 +90,7 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// The token at `index` of the answer to prompt number `choice`.
     pub fn token(&self, choice: usize, index: u64) -> Token {
-        let prompt = digest_tokens(0, &self.ask.prompts[choice]);
-        generated(self.engine.config.seed, prompt, index)
+        generated(self.engine.config.seed, self.digests[choice], index)
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -178,7 +179,8 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a>
     let (length, finish) = ask.length(config.tokens.max(1));
     // A stream to an HTTP/1.0 client can only end with the connection.
     let manner = Manner { keep: manner.keep && !(ask.stream && manner.minor == 0), ..manner };
-    Job { engine, ask, answer, manner, length, finish }
+    let digests = ask.prompts.iter().map(|prompt| digest_tokens(0, prompt)).collect();
+    Job { engine, ask, answer, manner, digests, length, finish }
 }
 
 async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
