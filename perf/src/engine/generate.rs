@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::faults::Stall;
@@ -184,6 +185,7 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a>
 }
 
 async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
+    let Some(_place) = place(job.engine, conn).await else { return End::Aborted };
     if !past_stall(job.engine, conn, Stall::BeforeHead).await {
         return End::Aborted;
     }
@@ -202,6 +204,34 @@ async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
     match job.ask.stream {
         true => stream::send(job, run, conn, cached).await,
         false => send_whole(job, run, conn, cached).await,
+    }
+}
+
+/// A place among the executions, waited for in arrival order; `None` when the client left before.
+async fn place<'a>(engine: &'a Engine, conn: &mut Conn) -> Option<SemaphorePermit<'a>> {
+    if let Ok(place) = engine.places.try_acquire() {
+        return Some(place);
+    }
+    let _waiting = Waiting::count(engine);
+    tokio::select! {
+        place = engine.places.acquire() => place.ok(),
+        () = conn.gone() => None,
+    }
+}
+
+/// Counts an execution as waiting for as long as it lives.
+struct Waiting<'a>(&'a Engine);
+
+impl<'a> Waiting<'a> {
+    fn count(engine: &'a Engine) -> Self {
+        engine.state().stats.waiting += 1;
+        Waiting(engine)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state().stats.waiting -= 1;
     }
 }
 

@@ -70,7 +70,7 @@ fn props(view: View) -> Value {
 fn slots(view: View) -> Value {
     let slot = |id| {
         json!({
-            "id": id, "n_ctx": MAX_MODEL_LEN / SLOTS, "speculative": false, "is_processing": id < view.stats.running,
+            "id": id, "n_ctx": MAX_MODEL_LEN / SLOTS, "speculative": false, "is_processing": id < view.stats.executing(),
         })
     };
     Value::Array((0..SLOTS).map(slot).collect())
@@ -159,9 +159,9 @@ fn metrics(view: View) -> String {
     let gauges = [
         ("llamacpp:prompt_tokens_seconds", "Prompt throughput in tokens/s", 0.0),
         ("llamacpp:predicted_tokens_seconds", "Generation throughput in tokens/s", 0.0),
-        ("llamacpp:requests_processing", "Requests processing", view.stats.running as f64),
-        ("llamacpp:requests_deferred", "Requests deferred", 0.0),
-        ("llamacpp:n_busy_slots_per_decode", "Busy slots per decode call", view.stats.running as f64),
+        ("llamacpp:requests_processing", "Requests processing", view.stats.executing() as f64),
+        ("llamacpp:requests_deferred", "Requests deferred", view.stats.waiting as f64),
+        ("llamacpp:n_busy_slots_per_decode", "Busy slots per decode call", view.stats.executing() as f64),
     ];
     for (name, help, value) in gauges {
         page.one(name, "gauge", help, "", value);

@@ -40,7 +40,7 @@ fn models(view: View) -> Value {
 
 fn iteration_stats(view: View) -> Value {
     json!([{
-        "numActiveRequests": view.stats.running, "numQueuedRequests": 0,
+        "numActiveRequests": view.stats.executing(), "numQueuedRequests": view.stats.waiting,
         "kvCacheStats": {
             "maxNumBlocks": view.config.cache_blocks, "usedNumBlocks": view.stats.blocks,
             "freeNumBlocks": view.config.cache_blocks as u64 - view.stats.blocks,
