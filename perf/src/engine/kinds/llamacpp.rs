@@ -59,18 +59,23 @@ fn models(view: View) -> Value {
 
 fn props(view: View) -> Value {
     json!({
-        "default_generation_settings": {"params": {"temperature": 0.8, "n_predict": -1}, "n_ctx": MAX_MODEL_LEN},
+        "default_generation_settings": {
+            "params": {"temperature": 0.8, "n_predict": -1},
+            "n_ctx": MAX_MODEL_LEN,
+        },
         "total_slots": SLOTS, "model_alias": first_model(&view), "model_ftype": "all F32",
         "model_path": "simulated.gguf", "modalities": {"vision": false, "video": false, "audio": false},
         "endpoint_slots": true, "endpoint_props": false, "endpoint_metrics": true, "ui": false,
-        "chat_template": "", "bos_token": "", "eos_token": "", "build_info": FINGERPRINT, "is_sleeping": false,
+        "chat_template": "", "bos_token": "", "eos_token": "", "build_info": FINGERPRINT,
+        "is_sleeping": false,
     })
 }
 
 fn slots(view: View) -> Value {
     let slot = |id| {
         json!({
-            "id": id, "n_ctx": MAX_MODEL_LEN / SLOTS, "speculative": false, "is_processing": id < view.stats.executing(),
+            "id": id, "n_ctx": MAX_MODEL_LEN / SLOTS, "speculative": false,
+            "is_processing": id < view.stats.executing(),
         })
     };
     Value::Array((0..SLOTS).map(slot).collect())
@@ -103,7 +108,10 @@ pub fn whole(answer: &Answer, choices: &[Choice], counts: Usage) -> Value {
                 "message": {"role": "assistant", "content": choice.text()},
             });
         }
-        json!({"text": choice.text(), "index": choice.index, "logprobs": null, "finish_reason": choice.finish})
+        json!({
+            "text": choice.text(), "index": choice.index, "logprobs": null,
+            "finish_reason": choice.finish,
+        })
     };
     json!({
         "choices": choices.iter().map(choice).collect::<Vec<_>>(), "created": answer.created,

@@ -34,7 +34,11 @@ fn server_info(view: View) -> Value {
 }
 
 fn models(view: View) -> Value {
-    let card = |id: &String| json!({"id": id, "object": "model", "created": view.started, "owned_by": "tensorrt_llm"});
+    let card = |id: &String| {
+        json!({
+            "id": id, "object": "model", "created": view.started, "owned_by": "tensorrt_llm",
+        })
+    };
     json!({"object": "list", "data": view.config.models.iter().map(card).collect::<Vec<_>>()})
 }
 

@@ -93,7 +93,8 @@ fn prompt_ids(answer: &Answer, choice: &Choice) -> Value {
 pub fn chunk(answer: &Answer, piece: Piece) -> Value {
     let choices = match piece {
         Piece::Role => json!([{
-            "index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null, "finish_reason": null,
+            "index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null,
+            "finish_reason": null,
         }]),
         Piece::Token(index, token, finish) => {
             let ids = if answer.token_ids { json!([token.id]) } else { Value::Null };
@@ -122,7 +123,8 @@ fn choice(answer: &Answer, index: usize, text: &str, finish: Option<&str>, ids: 
         });
     }
     let mut value = json!({
-        "index": index, "delta": {"content": text}, "logprobs": null, "finish_reason": finish, "token_ids": ids,
+        "index": index, "delta": {"content": text}, "logprobs": null, "finish_reason": finish,
+        "token_ids": ids,
     });
     if finish.is_some() {
         value["stop_reason"] = Value::Null;
