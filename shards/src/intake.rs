@@ -90,6 +90,7 @@ impl<R: Ring> Flow<R> {
         client.close_after |= !head.connection.persists(head.version);
         match head.body {
             Framing::Length(bytes) if bytes > self.settings.max_body => {
+                exchange.upload = Upload::Streaming { left: bytes };
                 return self.refuse(client, Fault::BodyTooLarge);
             }
             Framing::Length(bytes) if bytes > self.settings.max_inspect_body => {

@@ -113,7 +113,7 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     };
     let (client_key, upstream_key) = (draw.of(&[0, 0x5A]), draw.of(&[0, 0xC3]));
     let sim = Sim::new(seed, sizes, weather);
-    let budget = Arc::new(Budget::new(100_000));
+    let budget = Arc::new(Budget::new(if mix == Mix::Large { 100_000 } else { 10 << 20 }));
     let mut flow = Flow::new(sim, sizes, settings(mix, client_key, upstream_key), budget.clone(), seed);
 
     let vip = SocketAddr::from(VIP);
