@@ -88,7 +88,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     })?;
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan)?));
     let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
-    let outside = Outside { data_plane: Arc::new(fleet), now: clock::now, wall, random };
+    let outside = Outside { data_plane: Arc::new(fleet), now: clock::now, wall, random, say };
     let options = Options {
         admin: args.admin,
         socket: args.socket.clone().unwrap_or_else(|| args.state_dir.join("ctl.sock")),
@@ -177,6 +177,10 @@ fn join(threads: Threads) -> Result<(), String> {
 
 fn seconds(flag: &str, value: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value).map_err(|_| format!("{flag} {value}: must be seconds, 0 or more"))
+}
+
+fn say(sentence: &str) {
+    eprintln!("warmpath: {sentence}");
 }
 
 fn wall() -> Duration {
