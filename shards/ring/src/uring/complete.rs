@@ -83,6 +83,7 @@ impl Uring {
             // No buffer was left: wait for one. Not armed at once, which would spin.
             E::NOBUFS => {
                 self.counters.starved += 1;
+                self.buffers.ran_out();
                 conn.receive = Receive::Starved;
                 self.starved.push_back(sock);
             }
