@@ -35,7 +35,8 @@ pub use epoll::Epoll;
 pub use event::{Errno, Event};
 pub use payload::{Body, Held, Payload};
 pub use sock::{Listener, Sock};
-pub use uring::{SetupFault, Uring, why_not_uring};
+pub use uring::probe::{Probe, Verdict};
+pub use uring::{SetupFault, Uring, probe, why_not_uring};
 
 /// What a shard asks of the kernel. Statically dispatched: a shard is generic over its driver.
 pub trait Ring {

@@ -10,6 +10,7 @@
 pub(crate) mod buffers;
 mod complete;
 pub(crate) mod conn;
+pub mod probe;
 pub(crate) mod queue;
 mod send;
 pub mod setup;
@@ -22,6 +23,7 @@ use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, 
 use buffers::{Buffers, GROUP};
 use conn::{Conn, Listening, Receive};
 use io_uring::{cqueue, opcode, types};
+pub use probe::probe;
 use queue::{Entered, Queue};
 use rustix::event::EventfdFlags;
 use rustix::net::addr::SocketAddrArg;
