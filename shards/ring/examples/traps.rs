@@ -1,7 +1,7 @@
 //! Figures of the kernel's traps, for kernel-notes/: how uneven SO_REUSEPORT is, what closing a listener
-//! loses, what a wake costs, how many rings fit into the locked-memory limit.
+//! loses, what a wake costs, how many turns a long send takes, how many rings fit into the locked-memory limit.
 //!
-//! `cargo run --release -p warmpath-ring --example traps -- reuseport|listener|wake|rings`
+//! `cargo run --release -p warmpath-ring --example traps -- reuseport|listener|wake|send|rings`
 //!
 //! `rings` says something only as a user without CAP_IPC_LOCK.
 #![allow(clippy::unwrap_used)] // a bench may stop at the first fault
@@ -11,15 +11,16 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use warmpath_ring::{Epoll, Event, Ring, Sizes, Uring, sock};
+use warmpath_ring::{Epoll, Event, Payload, Ring, Sizes, Uring, sock};
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("reuseport") => reuseport(),
         Some("listener") => listener(),
         Some("wake") => wake(),
+        Some("send") => send(),
         Some("rings") => rings(),
-        _ => eprintln!("one of: reuseport, listener, wake, rings"),
+        _ => eprintln!("one of: reuseport, listener, wake, send, rings"),
     }
 }
 
@@ -113,6 +114,48 @@ fn wake() {
             ring.wait(None, &mut events).unwrap();
         }
         println!("{name}: wake of a rung bell {again:?}; wake and turn {:?}", start.elapsed() / TIMES);
+    }
+}
+
+/// Turns of the shard while 16 MiB go to a reader that takes 64 KiB at a time: median of 20 sends.
+fn send() {
+    const LEN: usize = 16 << 20;
+    for (name, mut ring) in drivers() {
+        let socket = sock::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = sock::local_address(&socket).unwrap();
+        ring.listen(socket).unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let mut piece = vec![0; 64 << 10];
+            while stream.read(&mut piece).unwrap() > 0 {}
+        });
+        let mut turns: Vec<u64> = Vec::new();
+        let mut payload = Some(Payload::head(vec![1; LEN]));
+        let mut before = 0;
+        let mut to = None;
+        while turns.len() < 20 {
+            let mut events = Vec::new();
+            ring.wait(None, &mut events).unwrap();
+            for event in events {
+                match event {
+                    Event::Accepted { sock, .. } => to = Some(sock),
+                    Event::Sent { payload: back, result, .. } => {
+                        result.unwrap();
+                        turns.push(ring.counters().enters - before);
+                        payload = Some(back);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            if let (Some(sock), Some(payload)) = (to, payload.take()) {
+                before = ring.counters().enters;
+                ring.send(sock, payload);
+            }
+        }
+        drop(ring);
+        reading.join().unwrap();
+        turns.sort_unstable();
+        println!("{name}: {} enters for a send of 16 MiB to a slower reader", turns[10]);
     }
 }
 
