@@ -14,6 +14,8 @@ pub mod probe;
 pub(crate) mod queue;
 mod send;
 pub mod setup;
+#[cfg(test)]
+mod tests;
 pub(crate) mod token;
 
 use crate::slots::Slots;
@@ -222,7 +224,7 @@ impl Uring {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.queue.reap(&mut reaped);
         for completion in reaped.drain(..) {
-            self.complete(&completion);
+            self.complete(completion.user_data(), completion.result(), completion.flags());
         }
         self.reaped = reaped;
         // A zero limit of ours is not the caller's time being over.
