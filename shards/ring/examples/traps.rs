@@ -1,4 +1,4 @@
-//! Figures of the kernel's traps, for kernel-notes/: how uneven SO_REUSEPORT is, what closing a listener
+//! Figures of the kernel's traps, for the kernel notes (kernel-notes/0009 and others): how uneven SO_REUSEPORT is, what closing a listener
 //! loses, what a wake costs, how many turns a long send takes, how many rings fit into the locked-memory limit.
 //!
 //! `cargo run --release -p warmpath-ring --example traps -- reuseport|listener|wake|send|rings`

@@ -97,7 +97,8 @@ pub trait Wake: Send + Sync {
 /// Sizes of a driver's tables. The defaults suit a shard; tests shrink them to reach the rare paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Submission queue entries; more than 1,024 meets the locked-memory limit of unprivileged users.
+    /// Submission queue entries; more than 1,024 meets the locked-memory limit of unprivileged
+    /// users: kernel-notes/0006.
     pub submissions: u32,
     /// Completion queue entries, sized apart from the submissions.
     pub completions: u32,

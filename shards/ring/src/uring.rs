@@ -27,7 +27,6 @@ use conn::{Conn, Listening, Receive};
 use io_uring::{cqueue, opcode, types};
 pub use probe::probe;
 use queue::{Entered, Queue};
-use rustix::event::EventfdFlags;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{Shutdown, SocketFlags, shutdown, sockopt};
 use send::{Frames, Sending};
@@ -68,7 +67,7 @@ impl Uring {
     pub fn new(sizes: Sizes) -> Result<Uring, SetupFault> {
         let ring = setup::make_ring(&sizes)?;
         let buffers = Buffers::new(&ring, &sizes).map_err(SetupFault::from_errno)?;
-        let bell = Bell::new(EventfdFlags::empty()).map_err(SetupFault::Other)?;
+        let bell = Bell::new().map_err(SetupFault::Other)?;
         let mut uring = Uring {
             queue: Queue::new(ring),
             conns: Slots::new(),
@@ -197,7 +196,7 @@ impl Uring {
         }
     }
 
-    /// Empties the queue of a listener whose accept has ended, then closes it.
+    /// Empties the queue of a listener whose accept has ended, then closes it: kernel-notes/0010.
     fn finish_listener(&mut self, index: usize) {
         let Some(listening) = self.listeners[index].take() else { return };
         let listener = Listener(index as u32);

@@ -10,7 +10,6 @@ use super::setup::{SetupFault, make_ring};
 use crate::wake::Bell;
 use crate::{Body, Counters, Payload, Sizes, Wake};
 use io_uring::{cqueue, opcode, squeue, types};
-use rustix::event::EventfdFlags;
 use rustix::io::Errno as E;
 use rustix::net::addr::SocketAddrArg;
 use std::collections::VecDeque;
@@ -275,7 +274,7 @@ fn times_out(rig: &mut Rig) -> Result<(), String> {
 
 fn wakes(rig: &mut Rig) -> Result<(), String> {
     static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let bell = Bell::new(EventfdFlags::empty()).map_err(text)?;
+    let bell = Bell::new().map_err(text)?;
     rig.push(opcode::Read::new(fd_of(&bell), COUNT.as_ptr().cast(), 8).build(), 1);
     rig.submit()?;
     let waking = std::thread::spawn({

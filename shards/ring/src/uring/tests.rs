@@ -137,3 +137,15 @@ fn accepted_and_connecting_sockets_send_at_once() {
         assert!(sockopt::tcp_nodelay(&conn.fd).unwrap());
     }
 }
+
+/// The bell is non-blocking, yet its read must wait in the kernel: kernel-notes/0007.
+#[test]
+fn the_read_of_a_silent_bell_waits() {
+    let Some(mut uring) = uring(64) else { return };
+    let before = uring.counters().enters;
+    let mut events = Vec::new();
+    uring.wait(Some(Duration::from_millis(20)), &mut events).unwrap();
+    assert!(events.is_empty() && uring.counters().enters - before <= 2);
+    uring.waker().wake();
+    assert!(matches!(wait(&mut uring)[..], [Event::Woken]));
+}
