@@ -276,6 +276,10 @@ impl<R: Ring> Flow<R> {
         let head = answer.parser.head();
         let reusable = clean && framed && exchange.upload.is_done() && head.connection.persists(head.version);
         answer.complete = true;
+        if std::mem::take(&mut client.outbox.source_paused) {
+            // The last bytes came although it was paused; its next answer must be heard.
+            self.ring.receive(upstream.sock);
+        }
         exchange.route.charge = None;
         exchange.route.upstream = None;
         self.memory.spare.give(std::mem::take(&mut exchange.request));

@@ -21,6 +21,8 @@ pub struct Ask {
     pub old: bool,
     /// Bytes of answer after which the client leaves.
     pub leave_after: Option<usize>,
+    /// Half of the body comes 20 seconds late.
+    pub stalls: bool,
     /// FIN right after the request.
     pub half_close: bool,
 }
@@ -151,7 +153,8 @@ impl Client {
         bytes.iter_mut().for_each(|b| *b ^= self.xor);
         world.send(conn, &bytes);
         if !self.outgoing.is_empty() {
-            let after = world.draw(1_000_000);
+            let stalls = self.asks[self.at].stalls && self.outgoing.len() == 1;
+            let after = if stalls { 20_000_000_000 } else { world.draw(1_000_000) };
             self.timer(after, PIECE, world);
         } else if self.asks[self.at].half_close {
             world.finish(conn);

@@ -99,7 +99,7 @@ impl Engine {
         match http::request(&c.buffer) {
             Read::Partial(Some(head)) if head.get("x-do").is_some_and(|d| d == "early") => {
                 c.busy = true;
-                self.plan(conn, vec![Step::Send(answer(413, &head, b"early", false)), Step::Close], world);
+                self.plan(conn, vec![Step::Send(answer(413, &head, b"early", true)), Step::Close], world);
             }
             Read::Partial(_) => {}
             Read::Whole(message, used) => {
@@ -217,7 +217,7 @@ impl Engine {
                 self.read(conn, world);
             }
             Step::IdleClose(served) => {
-                if !c.busy && c.served == served {
+                if !c.busy && c.served == served && c.buffer.is_empty() {
                     c.closed = true;
                     world.close(conn);
                 }
