@@ -20,6 +20,7 @@ const STRICTER: &[Malformed] = &[
     TargetFragment,
     TargetForm,
     TargetAuthority,
+    NameInDisguise,
     HostMissing,
     HostTwice,
     HostInvalid,

@@ -61,6 +61,28 @@ fn listable(option: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// Lengths of `content-length` and `transfer-encoding`.
+#[inline(always)]
+fn is_framing_length(bytes: usize) -> bool {
+    matches!(bytes, 14 | 17)
+}
+
+/// Gateways of the CGI kind hand `_` and `-` on as the same byte, so a framing field spelled with `_`
+/// would be read behind this proxy and not by it.
+fn undisguised(name: &[u8]) -> Result<(), Malformed> {
+    let imitates = |framing: &[u8]| {
+        name.len() == framing.len()
+            && name
+                .iter()
+                .zip(framing)
+                .all(|(byte, like)| byte.eq_ignore_ascii_case(like) || (*like == b'-' && *byte == b'_'))
+    };
+    if imitates(b"content-length") || imitates(b"transfer-encoding") {
+        return Err(Malformed::NameInDisguise);
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     pub(super) body: BodyFields,
@@ -73,6 +95,7 @@ impl Facts {
     #[inline(always)]
     pub(super) fn note(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
         match header.field {
+            Field::Other if is_framing_length(header.name.len()) => undisguised(header.name.of(buf)),
             Field::Other => Ok(()),
             _ => self.note_known(header, buf),
         }
