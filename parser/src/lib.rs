@@ -10,6 +10,8 @@
 //! - [`sse`]: event framing of a stream
 
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod http1;
 pub mod json;
 mod scan;

@@ -1,7 +1,5 @@
 //! Bounds hold exactly, and parsing allocates nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use warmpath_parser::http1::*;
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_parser::{Malformed, sse};
@@ -121,36 +119,6 @@ fn chunk_data_is_named_in_place_at_any_split() {
     }
 }
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-#[allow(unsafe_code)]
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory it manages.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
-    work();
-    ALLOCATIONS.with(Cell::get) - before
-}
-
 #[test]
 fn parsing_allocates_nothing() {
     let limits = Limits::default();
@@ -158,7 +126,7 @@ fn parsing_allocates_nothing() {
     let (mut framer, mut kept) = (sse::Framer::new(1024), Vec::with_capacity(1024));
     let head = b"POST /v1 HTTP/1.1\r\nHost: a\r\nConnection: close, x\r\nTransfer-Encoding: chunked\r\n\r\n";
     let body = br#"{"mod\u0065l":"m","messages":[{"role":"user","content":"\u00e4 text"}],"n":1}"#;
-    let count = allocations(|| {
+    let allocations = allocation_counter::measure(|| {
         let mut parser = RequestParser::new();
         assert_eq!(parser.advance(head, &limits, &mut headers), Ok(Progress::Done));
         let response = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: x\r\n\r\n";
@@ -172,6 +140,6 @@ fn parsing_allocates_nothing() {
             framer.advance(part, &mut kept);
         }
     });
-    assert_eq!(count, 0);
+    assert_eq!(allocations.count_total, 0);
     assert_eq!(kept, b"ab\nc");
 }
