@@ -1,5 +1,7 @@
 //! The fuzz corpus as a plain test: each seed whole, at every prefix, and mutated.
 
+#![allow(clippy::unwrap_used)] // A test may stop at the first surprise.
+
 mod seeded;
 
 use seeded::{Random, mutate};

@@ -4,6 +4,8 @@
 //! is added. Compliant must be accepted, Severe refused; what lies between is decided by our own rules, and
 //! `ACCEPTED_BETWEEN` lists all of it that we let through.
 
+#![allow(clippy::unwrap_used)] // A test may stop at the first surprise.
+
 use std::path::PathBuf;
 use std::process::Command;
 use warmpath_parser::Malformed;

@@ -1,5 +1,7 @@
 //! The JSON peek beside `serde_json`, on random and mutated bodies.
 
+#![allow(clippy::unwrap_used)] // A test may stop at the first surprise.
+
 mod seeded;
 
 use seeded::{Random, mutate};

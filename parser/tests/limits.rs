@@ -1,5 +1,7 @@
 //! Bounds hold exactly, and parsing allocates nothing.
 
+#![allow(clippy::unwrap_used)] // A test may stop at the first surprise.
+
 use warmpath_parser::http1::*;
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_parser::{Malformed, sse};

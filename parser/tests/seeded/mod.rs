@@ -20,6 +20,7 @@ impl Random {
         self.next() as usize % bound
     }
 
+    #[allow(dead_code)] // Each test binary has its own copy of this module.
     pub fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
         from[self.below(from.len())]
     }
