@@ -5,7 +5,7 @@
 
 use super::field::Field;
 use super::framing::BodyFields;
-use super::head::{Header, Version};
+use super::head::Version;
 use super::host;
 use crate::{Malformed, Span, scan};
 
@@ -92,23 +92,30 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// Takes in one line of `buf`.
     #[inline(always)]
-    pub(super) fn note(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
-        match header.field {
-            Field::Other if is_framing_length(header.name.len()) => undisguised(header.name.of(buf)),
+    pub(super) fn note(
+        &mut self,
+        field: Field,
+        name: Span,
+        value: Span,
+        buf: &[u8],
+    ) -> Result<(), Malformed> {
+        match field {
+            Field::Other if is_framing_length(name.len()) => undisguised(name.of(buf)),
             Field::Other => Ok(()),
-            _ => self.note_known(header, buf),
+            _ => self.note_known(field, value, buf),
         }
     }
 
     #[inline(never)]
-    fn note_known(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
-        let value = header.value.of(buf);
-        match header.field {
+    fn note_known(&mut self, field: Field, span: Span, buf: &[u8]) -> Result<(), Malformed> {
+        let value = span.of(buf);
+        match field {
             Field::ContentLength => self.body.note_length(value),
             Field::TransferEncoding => self.body.note_codings(value),
             Field::Connection => self.connection.note(value),
-            Field::Host => self.note_host(header.value, value),
+            Field::Host => self.note_host(span, value),
             Field::Expect => self.note_expect(value),
             _ => Ok(()),
         }

@@ -190,9 +190,10 @@ impl Headers {
         header.field.is_hop_by_hop() || (facts.names_fields && self.is_listed_by_connection(buf, header))
     }
 
+    /// How many lines may be pushed in all.
     #[inline]
-    pub(super) fn is_full(&self, bound: u16) -> bool {
-        self.lines.len() >= usize::from(bound).min(self.lines.capacity())
+    pub(super) fn room(&self, bound: u16) -> usize {
+        usize::from(bound).min(self.lines.capacity())
     }
 
     #[inline]
