@@ -31,6 +31,8 @@ fn head_bytes() {
         let expected = if bound < head.len() { Err(Malformed::HeadTooLarge) } else { Ok(Progress::Done) };
         assert_eq!(request(head, &limits), expected, "{bound}");
         assert_eq!(fed_by_bytes(head, &limits), expected, "{bound}");
+        let full = request(&head[..bound.min(head.len())], &limits);
+        assert_eq!(full, expected, "a full buffer of {bound} must not wait for more");
     }
 }
 
