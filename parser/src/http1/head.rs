@@ -228,7 +228,7 @@ pub struct RequestHead {
     pub authority: Span,
     /// The version of the request line.
     pub version: Version,
-    /// Bytes of the head, the blank line included: where the body begins.
+    /// Bytes of the head, the blank line and a skipped empty line before it included: where the body begins.
     pub len: u32,
     /// What Connection says.
     pub connection: ConnectionFacts,
