@@ -47,7 +47,7 @@ pub enum Malformed {
     NameNotToken,
     /// Whitespace between a field name and its colon.
     SpaceBeforeColon,
-    /// A field name that is Content-Length or Transfer-Encoding for readers who take `_` for `-`.
+    /// A field name that is Content-Length or Transfer-Encoding for readers who take another mark, mostly `_`, for `-`.
     NameInDisguise,
     /// A field line continues on the next line (obs-fold).
     ObsFold,
@@ -207,7 +207,9 @@ impl Malformed {
             SpaceBeforeFirstField => (400, "RFC 9112 2.2", "whitespace before the first field"),
             NameNotToken => (400, "RFC 9110 5.1", "a field name is not a token"),
             SpaceBeforeColon => (400, "RFC 9112 5.1", "whitespace between a field name and its colon"),
-            NameInDisguise => (400, "RFC 9112 11.2", "a field name imitates a framing field with _ for -"),
+            NameInDisguise => {
+                (400, "RFC 9112 11.2", "a field name imitates a framing field with another mark for -")
+            }
             ObsFold => (400, "RFC 9112 5.2", "a field value is folded over lines"),
             ValueByte => (400, "RFC 9110 5.5", "a field value holds a control byte"),
             HeadTooLarge => (431, "RFC 6585 5", "the head is larger than the bound"),

@@ -6,10 +6,15 @@
 
 #![allow(clippy::unwrap_used)] // A test may stop at the first surprise.
 
+mod seeded;
+
+use http_desync_guardian::RequestSafetyTier;
+use http_desync_guardian::request_analyzer::HttpRequestData;
+use seeded::{Random, mutate};
 use std::path::PathBuf;
 use std::process::Command;
 use warmpath_parser::Malformed;
-use warmpath_parser::http1::{Headers, Limits, Progress, RequestParser};
+use warmpath_parser::http1::{Field, Headers, Limits, Progress, RequestParser};
 
 /// Cases that are Compliant there and refused here, with the rule that refuses them.
 /// Codings other than `chunked` are refused on purpose: nothing here decodes them. A fragment, bytes outside
@@ -175,4 +180,50 @@ fn case_files() {
     assert_eq!(refused_compliant, expected, "Compliant, but refused");
     assert_eq!(accepted_severe, ACCEPTED_SEVERE, "Severe, but accepted");
     assert_eq!(accepted_between, ACCEPTED_BETWEEN, "between, and accepted");
+}
+
+/// An accepted head without the fields that are unknown here. The classifier judges every name that resembles
+/// a framing field as if it were one, to the point of `Contnt-Length`; no reader takes those for one.
+fn without_unknown(head: &[u8], headers: &Headers) -> Vec<u8> {
+    let first = headers.iter().next().map_or(head.len() - 2, |header| header.line.start as usize);
+    let mut kept = head[..first].to_vec();
+    for header in headers.iter().filter(|header| header.field != Field::Other) {
+        kept.extend_from_slice(header.line.of(head));
+    }
+    kept.extend_from_slice(b"\r\n");
+    kept
+}
+
+fn is_severe(head: &[u8]) -> bool {
+    HttpRequestData::analyze_raw_request(head).tier == RequestSafetyTier::Severe
+}
+
+/// The classifier itself beside ours: what it calls Severe is never accepted here.
+#[test]
+fn mutated_requests() {
+    let seeds = [
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nX: y\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 10\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nContent-Length: 10\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "GET /a HTTP/1.0\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    ];
+    let mut random = Random::new(8);
+    let (mut accepted, mut severe) = (0, 0);
+    for _ in 0..100_000 {
+        let mut bytes = random.pick(&seeds).as_bytes().to_vec();
+        mutate(&mut bytes, b"\r\n: ,\t\0-_+x0", &mut random);
+        let (mut parser, mut headers) = (RequestParser::new(), Headers::default());
+        if parser.advance(&bytes, &Limits::default(), &mut headers) == Ok(Progress::Done) {
+            accepted += 1;
+            let head = without_unknown(&bytes[..parser.head().len as usize], &headers);
+            assert!(!is_severe(&head), "accepted: {:?}", String::from_utf8_lossy(&head));
+        } else {
+            severe += u32::from(is_severe(&bytes));
+        }
+    }
+    assert!(
+        accepted > 10_000 && severe > 10_000,
+        "{accepted} accepted, {severe} severe: the test sees too little"
+    );
 }

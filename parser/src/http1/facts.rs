@@ -67,15 +67,14 @@ fn is_framing_length(bytes: usize) -> bool {
     matches!(bytes, 14 | 17)
 }
 
-/// Gateways of the CGI kind hand `_` and `-` on as the same byte, so a framing field spelled with `_`
-/// would be read behind this proxy and not by it.
+/// Gateways of the CGI kind hand `_` and `-`, some of them any mark, on as the same byte, so a framing field
+/// spelled with another mark would be read behind this proxy and not by it.
 fn undisguised(name: &[u8]) -> Result<(), Malformed> {
     let imitates = |framing: &[u8]| {
         name.len() == framing.len()
-            && name
-                .iter()
-                .zip(framing)
-                .all(|(byte, like)| byte.eq_ignore_ascii_case(like) || (*like == b'-' && *byte == b'_'))
+            && name.iter().zip(framing).all(|(byte, like)| {
+                byte.eq_ignore_ascii_case(like) || (*like == b'-' && !byte.is_ascii_alphanumeric())
+            })
     };
     if imitates(b"content-length") || imitates(b"transfer-encoding") {
         return Err(Malformed::NameInDisguise);

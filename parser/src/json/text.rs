@@ -21,7 +21,7 @@ pub fn prefix_text(body: &[u8], value: Value, limit: usize, out: &mut Vec<u8>) -
 }
 
 /// Unescapes what stands between the quotes of a valid string.
-pub(super) fn unescape(inner: &[u8], limit: usize, out: &mut Vec<u8>) {
+fn unescape(inner: &[u8], limit: usize, out: &mut Vec<u8>) {
     let mut left = limit;
     let mut rest = inner;
     loop {
@@ -40,6 +40,26 @@ pub(super) fn unescape(inner: &[u8], limit: usize, out: &mut Vec<u8>) {
         left -= character.len_utf8();
         out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
         rest = after;
+    }
+}
+
+/// Whether what stands between the quotes of a valid string unescapes to `text`.
+pub(super) fn means(inner: &[u8], text: &str) -> bool {
+    let mut left = text.as_bytes();
+    let mut rest = inner;
+    loop {
+        let run = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
+        let (plain, escaped) = rest.split_at_checked(run).unwrap_or((rest, b""));
+        let Some(after_plain) = left.strip_prefix(plain) else { return false };
+        if escaped.is_empty() {
+            return after_plain.is_empty();
+        }
+        let (character, after) = escape(escaped);
+        let Some(after_character) = after_plain.strip_prefix(character.encode_utf8(&mut [0; 4]).as_bytes())
+        else {
+            return false;
+        };
+        (left, rest) = (after_character, after);
     }
 }
 
@@ -105,6 +125,25 @@ mod tests {
     fn escapes() {
         assert_eq!(plain(r#"a\"\\\/\b\f\n\r\t\u0041z"#, usize::MAX), "a\"\\/\u{8}\u{c}\n\r\tAz");
         assert_eq!(plain(r"\ud83d\ude00!", usize::MAX), "\u{1f600}!");
+    }
+
+    #[test]
+    fn meaning_is_equality_of_the_unescaped_text() {
+        for inner in [
+            r"model",
+            r"\u006dodel",
+            r"m\u006Fdel",
+            r"mode\u006c",
+            r"",
+            r"model\n",
+            r"mode",
+            r"modell",
+            r"\ud83d\ude00",
+        ] {
+            for text in ["model", "", "model\n", "mode", "modell", "\u{1f600}", "x"] {
+                assert_eq!(means(inner.as_bytes(), text), plain(inner, usize::MAX) == text, "{inner} {text}");
+            }
+        }
     }
 
     #[test]

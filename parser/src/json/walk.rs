@@ -5,7 +5,7 @@
 
 use super::peek::{Kind, Members, Value};
 use super::scan::{DEEPEST, Scanner};
-use super::text::{prefix_text, unescape};
+use super::text::{means, prefix_text};
 use crate::Span;
 
 /// The elements of an array, in order; their keys are empty spans.
@@ -81,28 +81,14 @@ fn is_textual(content: Value) -> bool {
 }
 
 fn is_text(body: &[u8], value: Value, text: &str) -> bool {
-    matches!(value.kind, Kind::String { .. }) && same_text(value.inner().of(body), text)
-}
-
-/// Whether what stands between quotes means `text`.
-fn same_text(inner: &[u8], text: &str) -> bool {
-    if memchr::memchr(b'\\', inner).is_none() {
-        return inner == text.as_bytes();
-    }
-    // An escape makes a text longer, never shorter; most keys are dropped here.
-    if inner.len() < text.len() || inner.len() > 6 * text.len() {
-        return false;
-    }
-    let mut plain = Vec::with_capacity(text.len() + 4);
-    unescape(inner, text.len() + 4, &mut plain);
-    plain == text.as_bytes()
+    matches!(value.kind, Kind::String { .. }) && means(value.inner().of(body), text)
 }
 
 impl Value {
     /// Whether the key of this member means `name` after unescaping.
     pub fn is_named(self, body: &[u8], name: &str) -> bool {
         let key = self.key.of(body);
-        same_text(key.get(1..key.len().saturating_sub(1)).unwrap_or_default(), name)
+        means(key.get(1..key.len().saturating_sub(1)).unwrap_or_default(), name)
     }
 }
 
