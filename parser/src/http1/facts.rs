@@ -102,8 +102,12 @@ impl Facts {
     ) -> Result<(), Malformed> {
         match field {
             Field::Other if is_framing_length(name.len()) => undisguised(name.of(buf)),
-            Field::Other => Ok(()),
-            _ => self.note_known(field, value, buf),
+            Field::ContentLength
+            | Field::TransferEncoding
+            | Field::Connection
+            | Field::Host
+            | Field::Expect => self.note_known(field, value, buf),
+            _ => Ok(()),
         }
     }
 
