@@ -7,12 +7,16 @@
 //!
 //! - [`http1`]: request and response heads, body framing, chunks, encoders
 //! - [`json`]: peek at top-level members, splice them, read the text of messages
+//! - [`sse`]: event framing of a stream
 
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod http1;
 pub mod json;
 mod scan;
 mod span;
+pub mod sse;
 
 pub use error::Malformed;
 pub use span::Span;

@@ -57,7 +57,7 @@ pub(crate) struct Memory {
 #[derive(Default)]
 struct Turn {
     events: Vec<Event>,
-    due: Vec<Sock>,
+    due: Vec<(Sock, Nanos)>,
 }
 
 /// Exchanges kept for reuse.
@@ -210,14 +210,18 @@ impl<R: Ring> Flow<R> {
     fn expire(&mut self) {
         let mut due = std::mem::take(&mut self.turn.due);
         self.timers.expire(self.now, &mut due);
-        for sock in due.drain(..) {
+        for (sock, at) in due.drain(..) {
             match self.conns.take(sock) {
                 Conn::Client(mut client) => {
-                    self.client_due(&mut client);
+                    if client.deadline.armed == at {
+                        self.client_due(&mut client);
+                    }
                     self.conns.put_client(client);
                 }
                 Conn::Upstream(mut upstream) => {
-                    self.upstream_due(&mut upstream);
+                    if upstream.deadline.armed == at {
+                        self.upstream_due(&mut upstream);
+                    }
                     self.conns.put_upstream(upstream);
                 }
                 Conn::Vacant => {}

@@ -57,16 +57,18 @@ impl<R: Ring> Flow<R> {
 
     /// Goes on with the request head in `inbuf`.
     pub(crate) fn read_head(&mut self, client: &mut Client) {
-        let mut exchange = match client.exchange.take() {
-            Some(exchange) => exchange,
-            None => {
-                self.expect_client(client, self.settings.head);
-                self.new_exchange()
-            }
+        let (mut exchange, first) = match client.exchange.take() {
+            Some(exchange) => (exchange, false),
+            None => (self.new_exchange(), true),
         };
         let parsed = client.parser.advance(&client.inbuf, &self.settings.limits, &mut exchange.headers);
         match parsed {
-            Ok(Progress::NeedMore) => client.exchange = Some(exchange),
+            Ok(Progress::NeedMore) => {
+                client.exchange = Some(exchange);
+                if first {
+                    self.expect_client(client, self.settings.head);
+                }
+            }
             Ok(Progress::Done) => {
                 exchange.head = client.parser.head();
                 exchange.times.begun = self.now;
