@@ -50,19 +50,22 @@ pub trait Ring {
     /// Begins a connection (non-blocking, no delay). Its end is one [`Event::Connected`].
     fn connect(&mut self, to: SocketAddr) -> Result<Sock, Errno>;
 
-    /// Receives from `sock` until paused, ended or failed. Asking again while armed does nothing.
+    /// Receives from `sock` until paused, ended or failed. Asking again while armed does nothing; asking
+    /// before [`Event::Connected`] takes effect when the connection is there.
     fn receive(&mut self, sock: Sock);
 
     /// Stops receiving. What the kernel had already completed may still arrive as events.
     fn pause(&mut self, sock: Sock);
 
-    /// Sends a payload whole. The caller must not have another send in flight on `sock`.
+    /// Sends a payload whole. The caller must not have another send in flight on `sock`, and must have seen
+    /// it connected. On a closed socket the payload is dropped, its held buffer given back, and no event comes.
     fn send(&mut self, sock: Sock, payload: Payload);
 
-    /// Sends FIN after what was sent; the other direction stays open.
+    /// Sends FIN after what was sent, the send in flight included; the other direction stays open.
     fn shutdown_write(&mut self, sock: Sock);
 
-    /// Forgets the socket: cancels what is in flight and closes it as soon as that has ended.
+    /// Forgets the socket: cancels what is in flight and closes it as soon as that has ended, which is in the
+    /// next wait at the earliest. What a send in flight has not yet handed to the kernel is lost.
     fn close(&mut self, sock: Sock);
 
     /// The received bytes of a held buffer.
