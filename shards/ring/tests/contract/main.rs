@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod chaos;
 mod closing;
 mod flow;
 mod harness;
@@ -29,6 +30,7 @@ macro_rules! on_both_drivers {
 }
 
 on_both_drivers!(
+    chaos::survives_any_order_of_events,
     flow::echoes_every_size,
     flow::echoes_to_a_slow_reader,
     flow::sends_two_parts_whole,
