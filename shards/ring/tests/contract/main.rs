@@ -34,6 +34,7 @@ on_both_drivers!(
     flow::echoes_every_size,
     flow::echoes_to_a_slow_reader,
     flow::sends_two_parts_whole,
+    flow::joins_a_head_and_received_bytes,
     flow::tells_the_end_after_all_bytes,
     flow::tells_a_reset,
     flow::tells_a_refused_connection,
