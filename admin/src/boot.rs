@@ -3,7 +3,6 @@
 
 use crate::disk::RealDisk;
 use crate::gateway::{Boot, Gateway, Outside, upserted};
-use crate::refusal::Refusal;
 use crate::rules::RuleSet;
 use crate::rules_file::RulesFile;
 use crate::run::Options;
@@ -63,9 +62,9 @@ fn stored_rules(snapshot: &Snapshot, path: &Path, random: fn() -> u64) -> Result
 }
 
 fn with_file(rules: &RuleSet, file: &RulesFile, random: fn() -> u64) -> Result<(RuleSet, usize), String> {
-    upserted(rules, &file.bodies, random).map_err(|refusal| match &refusal {
-        Refusal::Body { index: Some(index), fault } => file.sentence(*index, &fault.member, &refusal),
-        _ => format!("{}: {refusal}", file.name),
+    upserted(rules, &file.bodies, random).map_err(|refusal| match refusal.place() {
+        Some((index, member)) => file.sentence(index, member, &refusal),
+        None => format!("{}: {refusal}", file.name),
     })
 }
 

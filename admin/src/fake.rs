@@ -69,6 +69,7 @@ pub fn outside(plane: &Arc<FakePlane>) -> Outside {
         data_plane: plane.clone(),
         now: || 60_000_000_000,
         wall: || Duration::from_secs(1_700_000_000),
+        say: |_| {},
         random: || NEXT.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15),
     }
 }

@@ -4,9 +4,10 @@
 
 use crate::health::run::SharedProbers;
 use crate::refusal::Refusal;
-use crate::rules::{RuleSet, Upsert};
+use crate::rules::RuleSet;
 use crate::store::{Snapshot, Store};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,6 +26,8 @@ pub struct Outside {
     pub wall: fn() -> Duration,
     /// Random bits, for rule ids and the spread of probes.
     pub random: fn() -> u64,
+    /// Tells the operator something in one sentence, for example on standard error.
+    pub say: fn(&str),
 }
 
 /// How this process began; shown by readiness.
@@ -80,9 +83,9 @@ impl Gateway {
     /// Creates or replaces one rule.
     pub fn post(&mut self, body: &Value) -> Result<(), Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert(body, || fresh_id(self.outside.random))? {
-            Upsert::Unchanged => Err(Refusal::Exists),
-            Upsert::Created | Upsert::Replaced => self.change(rules),
+        match rules.upsert(body, || fresh_id(self.outside.random))?.changed {
+            true => self.change(rules),
+            false => Err(Refusal::Exists),
         }
     }
 
@@ -147,12 +150,11 @@ impl Gateway {
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
         match self.outside.data_plane.install(back.clone()) {
             Ok(()) => self.publish(back),
-            Err(fault) => {
-                self.persist_fault = Some(format!("a refused change is in force: {}", fault.message))
-            }
+            Err(fault) => self.fault(format!("a refused change is in force: {}", fault.message)),
         }
         if let Err(error) = self.store.prepare(&snapshot).and_then(|()| self.store.commit()) {
-            self.not_persisted(&error);
+            let file = self.store.current();
+            self.fault(format!("{}: may hold a refused change: {error}; make it writable", file.display()));
         }
     }
 
@@ -163,21 +165,31 @@ impl Gateway {
 
     fn not_persisted(&mut self, error: &std::io::Error) -> Refusal {
         let refusal = Refusal::disk(&self.store.current(), error);
-        self.persist_fault = Some(refusal.to_string());
+        self.fault(refusal.to_string());
         refusal
+    }
+
+    fn fault(&mut self, sentence: String) {
+        (self.outside.say)(&sentence);
+        self.persist_fault = Some(sentence);
     }
 }
 
-/// `rules` with `bodies` created or replaced, and how many of them changed something.
+/// `rules` with `bodies` created or replaced, and how many of them changed something. Two bodies of one key
+/// are refused: one of them would silently be lost.
 pub fn upserted(rules: &RuleSet, bodies: &[Value], random: fn() -> u64) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
+    let mut seen = HashMap::new();
     let mut changed = 0;
     for (index, body) in bodies.iter().enumerate() {
         let done = next.upsert(body, || fresh_id(random)).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             other => other,
         })?;
-        changed += usize::from(done != Upsert::Unchanged);
+        if let Some(first) = seen.insert(done.key, index) {
+            return Err(Refusal::Twice { first, index });
+        }
+        changed += usize::from(done.changed);
     }
     Ok((next, changed))
 }

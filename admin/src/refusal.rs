@@ -18,6 +18,13 @@ pub enum Refusal {
         /// What is wrong.
         fault: Box<BodyFault>,
     },
+    /// Two bodies of a list describe the same rule; positions from 0.
+    Twice {
+        /// The first of the two.
+        first: usize,
+        /// The second.
+        index: usize,
+    },
     /// The same rule with the same content is in force.
     Exists,
     /// Another rule has this id.
@@ -69,11 +76,22 @@ impl Refusal {
         Refusal::Disk { full, cause: format!("{}: {error}", path.display()) }
     }
 
+    /// For a list of bodies: the position of the refused one and the path of its refused member.
+    pub fn place(&self) -> Option<(usize, &str)> {
+        match self {
+            Refusal::Body { index: Some(index), fault } => Some((*index, &fault.member)),
+            Refusal::Twice { index, .. } => Some((*index, "serviceArguments")),
+            _ => None,
+        }
+    }
+
     /// The HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Body { fault, .. } => fault.status,
-            Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Incomplete => 400,
+            Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Twice { .. } | Refusal::Incomplete => {
+                400
+            }
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::WrongMethod { .. } => 405,
@@ -89,6 +107,7 @@ impl Refusal {
         match self {
             Refusal::NotJson(_) => "invalid_json",
             Refusal::Body { fault, .. } => fault.code,
+            Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
             Refusal::NoRule(_) => "no_such_rule",
@@ -118,6 +137,7 @@ impl Refusal {
                 }
                 members
             }
+            Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
             }
@@ -137,6 +157,12 @@ impl fmt::Display for Refusal {
             Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
             Refusal::Body { index: None, fault } => write!(f, "{fault}"),
             Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Twice { first, index } => write!(
+                f,
+                "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
+                index + 1,
+                first + 1
+            ),
             Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
             Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),

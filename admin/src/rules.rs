@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use warmpath_core::rule::{Rule, body};
+use warmpath_core::rule::{Rule, RuleKey, body};
 
 /// One rule.
 #[derive(Debug)]
@@ -23,14 +23,12 @@ pub struct RuleSet {
 }
 
 /// What an upsert did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upsert {
-    /// A new rule.
-    Created,
-    /// Took the place of the rule with the same key.
-    Replaced,
-    /// The rule was there with this content.
-    Unchanged,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upserted {
+    /// The rule's identity.
+    pub key: RuleKey,
+    /// Whether it is new or its content differs; false when it was there with this content.
+    pub changed: bool,
 }
 
 /// Words that select one rule. `None` is not said.
@@ -50,7 +48,7 @@ impl RuleSet {
     /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
     /// a fresh one. Endpoints that stay keep their order, so that an index keeps its meaning as long as none
     /// before it goes.
-    pub fn upsert(&mut self, given: &Value, fresh_id: impl FnOnce() -> String) -> Result<Upsert, Refusal> {
+    pub fn upsert(&mut self, given: &Value, fresh_id: impl FnOnce() -> String) -> Result<Upserted, Refusal> {
         let mut rule = body::parse(given, fresh_id)
             .map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
         let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
@@ -60,23 +58,20 @@ impl RuleSet {
             rule.id = self.entries[at].rule.id.clone();
         }
         self.check_id(&rule)?;
+        let key = rule.key.clone();
         let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule });
-        match place {
+        let changed = match place {
             Ok(at) => {
-                let before = &self.entries[at];
-                keep_order(&mut rule, &before.rule);
-                let new = entry(rule);
-                if means(&new) == means(before) {
-                    return Ok(Upsert::Unchanged);
-                }
-                self.entries[at] = new;
-                Ok(Upsert::Replaced)
+                keep_order(&mut rule, &self.entries[at].rule);
+                let before = std::mem::replace(&mut self.entries[at], entry(rule));
+                means(&self.entries[at]) != means(&before)
             }
             Err(at) => {
                 self.entries.insert(at, entry(rule));
-                Ok(Upsert::Created)
+                true
             }
-        }
+        };
+        Ok(Upserted { key, changed })
     }
 
     /// Takes away the rule at `index`.
@@ -198,4 +193,67 @@ fn means(entry: &Entry) -> Value {
 fn keep_order(rule: &mut Rule, before: &Rule) {
     let place = |at: SocketAddr| before.endpoints.iter().position(|e| e.address == at);
     rule.endpoints.sort_by_key(|e| place(e.address).unwrap_or(usize::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::body;
+    use serde_json::json;
+
+    fn set() -> RuleSet {
+        let mut rules = RuleSet::default();
+        let pools =
+            [("", "", ""), ("a.example", "", ""), ("a.example", "/v1", ""), ("", "", "m"), ("", "/v1", "m")];
+        for (index, (host, path, model)) in pools.into_iter().enumerate() {
+            let mut given = body(&index.to_string(), 9001);
+            let members = &mut given["serviceArguments"];
+            members["host"] = json!(host);
+            members["model_name"] = json!(model);
+            members["path_prefix"] = json!(path);
+            members["path_match_mode"] = json!(if path.is_empty() { "disabled" } else { "prefix" });
+            rules.upsert(&given, || format!("id-{index}")).unwrap();
+        }
+        rules
+    }
+
+    fn selected(host: Option<&str>, path: Option<&str>, model: Option<&str>) -> String {
+        let rules = set();
+        let by = Selection { vip: ([127, 0, 0, 1], 9001).into(), host, model, path };
+        match rules.select(&by) {
+            Ok(index) => rules.entries()[index].rule.name.clone(),
+            Err(refusal) => refusal.code().into(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_prefers_the_rule_that_leaves_it_open() {
+        assert_eq!(selected(None, None, None), "0");
+        assert_eq!(selected(Some("A.example"), None, None), "1");
+        assert_eq!(selected(Some("a.example"), Some("/v1"), None), "2");
+        assert_eq!(selected(None, None, Some("m")), "3");
+        assert_eq!(selected(None, Some("/v1"), Some("m")), "4");
+        assert_eq!(selected(None, Some("/v2"), None), "no_such_rule");
+        assert_eq!(selected(None, Some("/v1"), None), "2", "of 2 and 4 the one that leaves the model open");
+    }
+
+    #[test]
+    fn an_address_is_taken_from_a_path_with_or_without_its_prefix_length() {
+        let at = |ip| address(ip, "80", "tcp").map(|a| a.to_string()).map_err(|r| r.to_string());
+        assert_eq!(at("10.0.0.1/32").unwrap(), "10.0.0.1:80");
+        assert_eq!(at("::1").unwrap(), "[::1]:80");
+        assert!(at("10.0.0.0/8").unwrap_err().contains("externalIP"));
+        assert_eq!(address("10.0.0.1", "80", "udp").unwrap_err().status(), 400);
+        assert_eq!(address("10.0.0.1", "65536", "tcp").unwrap_err().status(), 400);
+    }
+
+    #[test]
+    fn the_order_of_rules_does_not_depend_on_the_order_of_their_coming() {
+        let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
+        for (a, b) in [(9001, 9003), (9002, 9002), (9003, 9001)] {
+            one.upsert(&body("r", a), || a.to_string()).unwrap();
+            other.upsert(&body("r", b), || b.to_string()).unwrap();
+        }
+        assert_eq!(one.bodies(), other.bodies());
+    }
 }

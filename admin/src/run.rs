@@ -112,6 +112,7 @@ async fn serve_until(
     let tcp = tcp_listener(options.admin).await?;
     let (unix, _socket) = unix_listener(&options.socket).await?;
     let gateway = Rc::new(RefCell::new(boot(options, outside)?));
+    gateway.borrow().boot.notes.iter().for_each(|note| (gateway.borrow().outside.say)(note));
     let address = tcp.local_addr().map_err(|e| format!("the admin address is not known: {e}"))?;
     tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
@@ -123,7 +124,7 @@ async fn serve_until(
 
 /// The task that keeps probing what the rules say.
 fn probe(gateway: &Gateway) -> impl Future<Output = ()> + use<> {
-    follow(gateway.tables(), gateway.probers.clone(), gateway.outside.random)
+    follow(gateway.tables(), gateway.probers.clone(), gateway.outside.clone())
 }
 
 async fn tcp_listener(address: SocketAddr) -> Result<TcpListener, String> {

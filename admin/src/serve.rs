@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -115,7 +115,7 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
     if door == Door::Tcp {
         check_origin(request.headers())?;
     }
-    let (route, params) = routes::find(request.method().as_str(), request.uri().path())?;
+    let (route, params) = routes::find(asked(request.method()), request.uri().path())?;
     let query = routes::query(request.uri().query().unwrap_or(""));
     let call = Call { params, query, body: whole_body(request.into_body()).await? };
     match route.handler {
@@ -125,6 +125,11 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
             handler(&gateway.borrow(), &call, &reports)
         }
     }
+}
+
+/// HEAD is answered as GET; hyper leaves the body out (RFC 9110 section 9.3.2).
+fn asked(method: &Method) -> &str {
+    if method == Method::HEAD { "GET" } else { method.as_str() }
 }
 
 /// A report of every shard, asked for beside the admin thread: a slow shard delays the one who asks, not

@@ -62,6 +62,9 @@ fn a_bad_rules_file_is_named_with_line_column_and_member_and_nothing_is_applied(
     let sentence = start_fault(&place);
     assert!(sentence.contains(&format!("rules.json:2:{column}: rule 2: endpoints[0].weight")), "{sentence}");
     assert!(!place.state().exists());
+    place.rules_file("rules.json", &format!("[{},\n{}]", body("a", 9001), body("b", 9001)));
+    let sentence = start_fault(&place);
+    assert!(sentence.contains("rules.json:2:21: rule 2 has the address"), "{sentence}");
     place.options.rules_file = Some("nowhere.json".into());
     assert!(start_fault(&place).starts_with("nowhere.json: can't be read"));
 }

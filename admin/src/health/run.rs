@@ -2,7 +2,9 @@
 //! means.
 
 use super::{Probers, probe};
+use crate::gateway::Outside;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +16,13 @@ use warmpath_core::table::Table;
 /// The probers, shared by the tasks of the admin thread. Never borrowed across an await.
 pub type SharedProbers = Rc<RefCell<Probers>>;
 
-/// Keeps the probers in step with the tables that are put in force. `random` spreads them in time.
-pub async fn follow(mut tables: Receiver<Arc<Table>>, probers: SharedProbers, random: fn() -> u64) {
+/// Keeps the probers in step with the tables that are put in force. They are spread in time at random.
+pub async fn follow(mut tables: Receiver<Arc<Table>>, probers: SharedProbers, outside: Outside) {
     loop {
         let table = tables.borrow_and_update().clone();
         let fresh = probers.borrow_mut().follow(&table);
         for number in fresh {
-            tokio::task::spawn_local(prober(number, probers.clone(), random));
+            tokio::task::spawn_local(prober(number, probers.clone(), outside.clone()));
         }
         if tables.changed().await.is_err() {
             return;
@@ -28,15 +30,25 @@ pub async fn follow(mut tables: Receiver<Arc<Table>>, probers: SharedProbers, ra
     }
 }
 
-async fn prober(number: u64, probers: SharedProbers, random: fn() -> u64) {
+async fn prober(number: u64, probers: SharedProbers, outside: Outside) {
     let Some(pace) = probers.borrow().work(number).map(|(_, pace)| pace) else { return };
-    sleep(Duration::from_nanos(random() % pace.timeout.max(1))).await;
+    sleep(Duration::from_nanos((outside.random)() % pace.timeout.max(1))).await;
     loop {
         let start = Instant::now();
         let Some((target, pace)) = probers.borrow().work(number).map(|(t, p)| (t.clone(), p)) else { return };
         let result = probe::once(&target, pace.timeout).await;
-        probers.borrow_mut().took(number, result);
-        sleep_until(start + spread(pace.timeout, random())).await;
+        let why = result.clone().err();
+        if probers.borrow_mut().took(number, result) {
+            (outside.say)(&change(target.endpoint, why));
+        }
+        sleep_until(start + spread(pace.timeout, (outside.random)())).await;
+    }
+}
+
+fn change(endpoint: SocketAddr, fault: Option<String>) -> String {
+    match fault {
+        Some(fault) => format!("endpoint {endpoint} is taken out by its probe: {fault}"),
+        None => format!("endpoint {endpoint} is back: its probe succeeds"),
     }
 }
 

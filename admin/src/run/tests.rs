@@ -116,6 +116,14 @@ fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[test]
+fn head_is_get_without_the_body() {
+    let gateway = Running::start(&FakePlane::new());
+    let ask = request("HEAD", "/netlox/v1/status/ready", "127.0.0.1", "");
+    let answer = exchange(TcpStream::connect(gateway.address).unwrap(), &ask);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
 fn requests_of_web_pages_are_refused_over_tcp() {
     let gateway = Running::start(&FakePlane::new());
     let ask = |head: &str| {
@@ -183,6 +191,17 @@ fn going_down_takes_its_steps_in_order() {
 }
 
 #[test]
+fn what_still_runs_is_cut_after_the_drain_timeout() {
+    let (plane, folder) = (FakePlane::new(), tempfile::tempdir().unwrap());
+    plane.reports.lock().unwrap()[0].active = 1;
+    let options = Options { drain_timeout: Duration::ZERO, ..options(folder.path()) };
+    let mut gateway = Running::with(options, &plane);
+    gateway.signal();
+    gateway.join();
+    assert_eq!(plane.phases.lock().unwrap().last(), Some(&DrainPhase::Cutting));
+}
+
+#[test]
 fn a_second_signal_cuts_at_once() {
     let plane = FakePlane::new();
     plane.reports.lock().unwrap().push(ShardReport { active: 1, ..ShardReport::default() });
@@ -234,4 +253,43 @@ fn start_fault(options: &Options) -> String {
     let (_tell, stop) = channel(1);
     let plane = FakePlane::new();
     run_until(options, outside(&plane), |_| panic!("it started"), stop, None).unwrap_err().0
+}
+
+#[test]
+fn an_endpoint_that_stops_listening_is_taken_out_and_brought_back() {
+    let endpoint = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = endpoint.local_addr().unwrap();
+    let plane = FakePlane::new();
+    let gateway = Running::start(&plane);
+    let mut rule = body("a", 9001);
+    rule["endpoints"][0]["targetPort"] = json!(address.port());
+    let members = json!({"monitor": true, "probetype": "tcp", "probeTimeout": 1, "probeRetries": 1});
+    rule["serviceArguments"].as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    assert_eq!(gateway.tcp("POST", LB, &rule.to_string()).0, 200);
+    let state = plane_service(&plane.tables.lock().unwrap()).endpoints[0].clone();
+    drop(endpoint);
+    wait_until(|| state.probed_down());
+    assert_eq!(gateway.tcp("GET", &at(9001), "").1["endpoints"][0]["state"], "inactive");
+    let status = gateway.tcp("GET", &format!("{}/status", at(9001)), "").1;
+    assert_eq!(status["probes_disbelieved"], true);
+    assert!(status["endpoints"][0]["probes"][0]["last_fault"].as_str().unwrap().contains("can't connect"));
+    let ready = gateway.tcp("GET", "/netlox/v1/status/ready", "");
+    assert_eq!((ready.0, ready.1["warnings"].as_array().unwrap().len()), (200, 1));
+    let _endpoint = std::net::TcpListener::bind(address).unwrap();
+    wait_until(|| !state.probed_down());
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn metrics_are_served_as_prometheus_text() {
+    let gateway = Running::start(&FakePlane::new());
+    let ask = request("GET", "/netlox/v1/metrics", "127.0.0.1", "");
+    let answer = exchange(TcpStream::connect(gateway.address).unwrap(), &ask);
+    assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
+    assert!(answer.contains("\nloxilb_proxy_active_connections 0\n"), "{answer}");
 }
