@@ -14,7 +14,7 @@ use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
 use conn::{Conn, write_all};
 use pool::Pool;
-use rustix::event::{EventfdFlags, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno as E;
 use rustix::net::{Shutdown, connect, shutdown, sockopt};
 use rustix::time::Timespec;
@@ -68,7 +68,7 @@ impl Epoll {
     /// A driver. Errors are the kernel's: out of descriptors or memory.
     pub fn new(sizes: Sizes) -> Result<Epoll, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Bell::new(EventfdFlags::NONBLOCK)?;
+        let bell = Bell::new()?;
         epoll::add(&epoll, bell.as_fd(), epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
         Ok(Epoll {
             epoll,
@@ -330,6 +330,7 @@ impl Ring for Epoll {
     fn close_listener(&mut self, listener: Listener) {
         let index = listener.0 as usize;
         let Some(Some(listening)) = self.listeners.get_mut(index) else { return };
+        // Closing would reset what waits in the queue: kernel-notes/0010.
         let resting = listening.retry_at.is_some();
         if !resting {
             self.accept_some(index, usize::MAX);

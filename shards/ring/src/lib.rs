@@ -36,7 +36,8 @@ pub use epoll::Epoll;
 pub use event::{Errno, Event};
 pub use payload::{Body, Held, Payload};
 pub use sock::{Listener, Sock};
-pub use uring::{SetupFault, Uring, why_not_uring};
+pub use uring::probe::{Probe, Verdict};
+pub use uring::{SetupFault, Uring, probe, why_not_uring};
 
 /// What a shard asks of the kernel. Statically dispatched: a shard is generic over its driver.
 pub trait Ring {
@@ -97,7 +98,8 @@ pub trait Wake: Send + Sync {
 /// Sizes of a driver's tables. The defaults suit a shard; tests shrink them to reach the rare paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Submission queue entries; more than 1,024 meets the locked-memory limit of unprivileged users.
+    /// Submission queue entries; more than 1,024 meets the locked-memory limit of unprivileged
+    /// users: kernel-notes/0006.
     pub submissions: u32,
     /// Completion queue entries, sized apart from the submissions.
     pub completions: u32,

@@ -22,7 +22,7 @@ pub struct Listener(pub u32);
 const BACKLOG: i32 = 4096;
 
 /// Opens a listening socket on `at`, one of several on the same address (`SO_REUSEPORT`), so that each
-/// shard has a queue of its own. Errors are the kernel's: address in use, not available, forbidden.
+/// shard has a queue of its own; how even their shares are: kernel-notes/0009. Errors are the kernel's: address in use, not available, forbidden.
 pub fn listen(at: SocketAddr) -> Result<OwnedFd, Errno> {
     let socket = stream_socket(at)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -10,9 +10,12 @@
 pub(crate) mod buffers;
 mod complete;
 pub(crate) mod conn;
+pub mod probe;
 pub(crate) mod queue;
 mod send;
 pub mod setup;
+#[cfg(test)]
+mod tests;
 pub(crate) mod token;
 
 use crate::slots::Slots;
@@ -22,8 +25,8 @@ use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, 
 use buffers::{Buffers, GROUP};
 use conn::{Conn, Listening, Receive};
 use io_uring::{cqueue, opcode, types};
+pub use probe::probe;
 use queue::{Entered, Queue};
-use rustix::event::EventfdFlags;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{Shutdown, SocketFlags, shutdown, sockopt};
 use send::{Frames, Sending};
@@ -64,7 +67,7 @@ impl Uring {
     pub fn new(sizes: Sizes) -> Result<Uring, SetupFault> {
         let ring = setup::make_ring(&sizes)?;
         let buffers = Buffers::new(&ring, &sizes).map_err(SetupFault::from_errno)?;
-        let bell = Bell::new(EventfdFlags::empty()).map_err(SetupFault::Other)?;
+        let bell = Bell::new().map_err(SetupFault::Other)?;
         let mut uring = Uring {
             queue: Queue::new(ring),
             conns: Slots::new(),
@@ -193,7 +196,7 @@ impl Uring {
         }
     }
 
-    /// Empties the queue of a listener whose accept has ended, then closes it.
+    /// Empties the queue of a listener whose accept has ended, then closes it: kernel-notes/0010.
     fn finish_listener(&mut self, index: usize) {
         let Some(listening) = self.listeners[index].take() else { return };
         let listener = Listener(index as u32);
@@ -220,7 +223,7 @@ impl Uring {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.queue.reap(&mut reaped);
         for completion in reaped.drain(..) {
-            self.complete(&completion);
+            self.complete(completion.user_data(), completion.result(), completion.flags());
         }
         self.reaped = reaped;
         // A zero limit of ours is not the caller's time being over.

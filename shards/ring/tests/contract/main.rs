@@ -46,6 +46,7 @@ on_both_drivers!(
     closing::accepts_what_the_queue_holds_before_closing,
     closing::gives_a_listener_handle_back,
     scarcity::works_with_eight_completions,
+    scarcity::fills_nearly_all_buffers_at_once,
     scarcity::serves_all_with_four_buffers,
     scarcity::does_not_spin_without_buffers,
     scarcity::wakes_the_starved_when_a_buffer_returns,
