@@ -35,6 +35,8 @@ enum Verb {
     Engine(warmpath_perf::EngineArgs),
     /// Load a gateway or an engine, and check its answers
     Bench(warmpath_perf::BenchArgs),
+    /// Find out whether this machine can run the gateway
+    Qualify(warmpath_perf::QualifyArgs),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Ctl(args) => warmpath_admin::run_ctl(&args, &mut std::io::stdout()).map_err(|e| e.to_string()),
         Verb::Engine(args) => warmpath_perf::run_engine(args).map_err(|e| e.to_string()),
         Verb::Bench(args) => warmpath_perf::run_bench(args).map_err(|e| e.to_string()),
+        Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
