@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use peer::{Peer, chat, post, until};
 use serde_json::{Value, json};
+use warmpath_perf::engine::faults::{Faults, Stall};
 use warmpath_perf::engine::text::Digest;
 use warmpath_perf::engine::{self, Config, KeepAlive, Kind, Timing};
 
@@ -50,6 +51,26 @@ fn streamed_text(events: &[Value]) -> String {
         choice["text"].as_str().or(choice["delta"]["content"].as_str()).unwrap_or_default().to_owned()
     };
     events.iter().map(part).collect()
+}
+
+#[test]
+fn every_event_of_a_choice_has_the_same_members() {
+    for kind in KINDS {
+        let engine = engine::start(Config::of(kind)).unwrap();
+        let body = r#"{"prompt":["a","b"],"stream":true,"max_tokens":3}"#;
+        let events = Peer::connect(engine.addr).post("/v1/completions", body).events();
+        let tokens: Vec<Value> = events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+        let of = |choice: u64| {
+            let own = tokens.iter().filter(move |event| event["choices"][0]["index"] == choice);
+            own.filter(|event| event["choices"][0]["text"] != "").collect::<Vec<_>>()
+        };
+        for choice in [0, 1] {
+            assert_eq!(of(choice).len(), 3, "{kind:?}");
+            let members =
+                |event: &Value| event["choices"][0].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+            assert!(of(choice).iter().all(|event| members(event) == members(of(choice)[0])), "{kind:?}");
+        }
+    }
 }
 
 #[test]
@@ -218,6 +239,29 @@ fn executions_are_counted_by_request_id_and_heads_are_kept_verbatim() {
     peer.post("/sim/reset", "");
     assert_eq!(engine.stats().executions.total, 0);
     assert_eq!(engine.stats().blocks, 0);
+}
+
+#[test]
+fn requests_over_the_bound_wait_in_order_and_are_shown() {
+    let faults = Faults { stall: Some(Stall::BeforeHead), ..Faults::default() };
+    let engine = engine::start(Config { max_running: 1, faults, ..Config::default() }).unwrap();
+    let mut peers: Vec<Peer> = (0..4).map(|_| Peer::connect(engine.addr)).collect();
+    for (at, peer) in peers.iter_mut().enumerate() {
+        peer.send(post(CHAT, "", &chat("a", "")).as_bytes());
+        until("it has begun", || {
+            let stats = engine.stats();
+            (stats.running, stats.waiting) == (at as u64 + 1, at as u64)
+        });
+    }
+    let metrics = Peer::connect(engine.addr).get("/metrics").text();
+    for sample in ["num_requests_running{engine=\"0\",model_name=\"sim\"} 1.0", "reason=\"capacity\"} 3.0"] {
+        assert!(metrics.contains(sample), "{metrics}");
+    }
+    drop(peers.pop());
+    until("a waiting request is aborted", || engine.stats().aborted == 1 && engine.stats().waiting == 2);
+    engine.set_faults(Faults::default());
+    peers.iter_mut().for_each(|peer| assert_eq!(peer.response().unwrap().status, 200));
+    assert_eq!((engine.stats().finished, engine.stats().waiting), (3, 0));
 }
 
 #[test]

@@ -168,6 +168,8 @@ pub enum AnswerBody {
 pub struct Times {
     /// The request was whole; of a streamed one, its head.
     pub begun: Nanos,
+    /// The body was first let in, after a wait for memory anew.
+    pub body_let_in: Nanos,
     /// The request was handed to the connection, last.
     pub sent: Nanos,
     /// The first byte of an answer came.

@@ -90,6 +90,7 @@ impl<R: Ring> Flow<R> {
         client.close_after |= !head.connection.persists(head.version);
         match head.body {
             Framing::Length(bytes) if bytes > self.settings.max_body => {
+                exchange.upload = Upload::Streaming { left: bytes };
                 return self.refuse(client, Fault::BodyTooLarge);
             }
             Framing::Length(bytes) if bytes > self.settings.max_inspect_body => {
@@ -176,6 +177,7 @@ impl<R: Ring> Flow<R> {
     /// Memory is there: the body may come.
     fn begin_body(&mut self, client: &mut Client) {
         let Some(exchange) = &mut client.exchange else { return };
+        exchange.times.body_let_in = self.now;
         if exchange.head.expect_continue && !exchange.told_to_continue && !exchange.upload.is_done() {
             exchange.told_to_continue = true;
             let interim = Body::Static(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -210,7 +212,7 @@ impl<R: Ring> Flow<R> {
     fn expect_body(&mut self, client: &mut Client) {
         let Some(exchange) = &client.exchange else { return };
         let bytes = client.inbuf.len() as u64;
-        let due = exchange.times.begun + self.settings.body + bytes / BODY_RATE * SECOND;
+        let due = exchange.times.body_let_in + self.settings.body + bytes / BODY_RATE * SECOND;
         let within: Nanos = due.saturating_sub(self.now).max(1);
         self.expect_client(client, within);
     }

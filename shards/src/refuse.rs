@@ -73,11 +73,12 @@ impl<R: Ring> Flow<R> {
         let event = exchange.answer.streamed.then(|| closing_event(&exchange.answer.body, &fault.refusal()));
         self.account(exchange, Outcome::Faulted(fault), status);
         self.drop_leg(upstream);
-        client.close_after = true;
         client.stage = Stage::Answering;
         self.expect_client(client, self.settings.client_write);
-        if let Some(event) = event.flatten() {
-            self.send_client(client, Payload::head(event));
+        match event.flatten() {
+            // The event ends the answer as its framing promised: the connection may live on.
+            Some(event) => self.send_client(client, Payload::head(event)),
+            None => client.close_after = true,
         }
         if client.outbox.is_idle() {
             self.next_request(client);

@@ -146,7 +146,9 @@ impl<R: Ring> Flow<R> {
         let answer = &mut exchange.answer;
         answer.status = head.status;
         answer.unchunk = head.body == Framing::Chunked && old_client;
-        client.close_after |= answer.unchunk || head.body == Framing::UntilClose;
+        // An answer before the end of a streamed body: the rest of it must be thrown away.
+        let early = !exchange.upload.is_done();
+        client.close_after |= early || answer.unchunk || head.body == Framing::UntilClose;
         answer.body = match head.body {
             Framing::None => AnswerBody::None,
             Framing::Length(bytes) => AnswerBody::Length(bytes),
@@ -284,13 +286,13 @@ impl<R: Ring> Flow<R> {
         let head = answer.parser.head();
         let reusable = clean && framed && exchange.upload.is_done() && head.connection.persists(head.version);
         answer.complete = true;
+        if std::mem::take(&mut client.outbox.source_paused) {
+            // The last bytes came although it was paused; its next answer must be heard.
+            self.ring.receive(upstream.sock);
+        }
         exchange.route.charge = None;
         exchange.route.upstream = None;
         self.memory.spare.give(std::mem::take(&mut exchange.request));
-        let cut_upload = !exchange.upload.is_done();
-        if cut_upload {
-            client.close_after = true;
-        }
         self.pool_or_close(upstream, reusable);
         self.expect_client(client, self.settings.client_write);
         if client.outbox.is_idle() {

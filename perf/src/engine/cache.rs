@@ -154,4 +154,59 @@ mod tests {
         assert_eq!(cache.len(), 3);
         assert_eq!(cache.hit(0, &prompt(40, 1)), 12);
     }
+
+    /// The same cache by plain search: a list of (tokens up to the block's end, last use).
+    struct Naive {
+        held: Vec<(Vec<u32>, u64)>,
+        clock: u64,
+    }
+
+    impl Naive {
+        fn touch(&mut self, prefix: &[u32]) {
+            self.held.retain(|(held, _)| held != prefix);
+            self.held.push((prefix.to_vec(), self.clock));
+        }
+
+        fn hit(&mut self, tokens: &[u32], size: usize) -> usize {
+            self.clock += 1;
+            let mut end = size;
+            while end < tokens.len() && self.held.iter().any(|(held, _)| held == &tokens[..end]) {
+                self.touch(&tokens[..end]);
+                end += size;
+            }
+            end - size
+        }
+
+        fn store(&mut self, tokens: &[u32], size: usize, capacity: usize) {
+            self.clock += 1;
+            (1..=tokens.len() / size).take(capacity).for_each(|blocks| self.touch(&tokens[..blocks * size]));
+            while self.held.len() > capacity {
+                let deeper = |(held, used): &(Vec<u32>, u64)| (*used, Reverse(held.len()));
+                let victim = self.held.iter().map(deeper).min();
+                let at = self.held.iter().position(|entry| Some(deeper(entry)) == victim).unwrap();
+                self.held.remove(at);
+            }
+        }
+    }
+
+    #[test]
+    fn random_use_agrees_with_a_plain_search() {
+        for seed in 0..200 {
+            let mut random = seed;
+            let mut draw = |below: u64| {
+                random = mix(random);
+                random % below
+            };
+            let (size, capacity) = (1 + draw(3) as usize, 1 + draw(12) as usize);
+            let (mut cache, mut naive) =
+                (PrefixCache::new(capacity, size), Naive { held: Vec::new(), clock: 0 });
+            for _ in 0..60 {
+                let tokens: Vec<u32> = (0..draw(14)).map(|_| draw(2) as u32).collect();
+                assert_eq!(cache.hit(0, &tokens), naive.hit(&tokens, size), "seed {seed}");
+                cache.store(0, &tokens);
+                naive.store(&tokens, size, capacity);
+                assert_eq!(cache.len(), naive.held.len(), "seed {seed}");
+            }
+        }
+    }
 }

@@ -42,24 +42,15 @@ pub struct EngineArgs {
     /// Served model name; may be given several times
     #[arg(long = "model", value_name = "NAME", default_value = "sim")]
     pub models: Vec<String>,
-    /// Milliseconds to the first token, prefill apart
-    #[arg(long, value_name = "MS", default_value_t = 50.0)]
-    pub ttft: f64,
-    /// Milliseconds between tokens
-    #[arg(long, value_name = "MS", default_value_t = 10.0)]
-    pub itl: f64,
-    /// Uncached prompt tokens computed per second; 0 computes them in no time
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
-    pub prefill_tps: u64,
+    /// Pace of the answers
+    #[command(flatten)]
+    pub pace: PaceArgs,
     /// Prefix cache bound in blocks [default: room for 262144 tokens]
     #[arg(long, value_name = "N")]
     pub cache_blocks: Option<usize>,
     /// Tokens per cache block [default: the kind's: 16 vllm, 1 sglang and llamacpp, 32 trtllm]
     #[arg(long, value_name = "N")]
     pub block_size: Option<usize>,
-    /// Tokens of an answer when the request does not bound it lower
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub tokens: u64,
     /// Requests per connection; 0 is unlimited
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub keepalive_requests: u64,
@@ -77,6 +68,26 @@ pub struct EngineArgs {
     pub faults: Option<String>,
 }
 
+/// How long answers take and are.
+#[derive(Debug, Clone, Args)]
+pub struct PaceArgs {
+    /// Milliseconds to the first token, prefill apart
+    #[arg(long, value_name = "MS", default_value_t = 50.0)]
+    pub ttft: f64,
+    /// Milliseconds between tokens
+    #[arg(long, value_name = "MS", default_value_t = 10.0)]
+    pub itl: f64,
+    /// Uncached prompt tokens computed per second; 0 computes them in no time
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub prefill_tps: u64,
+    /// Tokens of an answer when the request does not bound it lower
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub tokens: u64,
+    /// Requests executed at once; more wait; 0 is unlimited
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub max_running: usize,
+}
+
 impl EngineArgs {
     /// The configuration these arguments mean; the error names the argument and what is allowed.
     pub fn config(&self) -> Result<Config, Error> {
@@ -87,8 +98,8 @@ impl EngineArgs {
                 return Err(Error::new(format!("{name} is 0; give at least 1")));
             }
         }
-        if !(1..=1_000_000).contains(&self.tokens) {
-            return Err(Error::new(format!("--tokens is {}; give 1 to 1000000", self.tokens)));
+        if !(1..=1_000_000).contains(&self.pace.tokens) {
+            return Err(Error::new(format!("--tokens is {}; give 1 to 1000000", self.pace.tokens)));
         }
         let faults = match &self.faults {
             Some(text) => Faults::from_json(text.as_bytes())
@@ -101,13 +112,14 @@ impl EngineArgs {
             port: self.port,
             models: self.models.clone(),
             timing: Timing {
-                ttft: millis("--ttft", self.ttft)?,
-                itl: millis("--itl", self.itl)?,
-                prefill_tps: self.prefill_tps,
+                ttft: millis("--ttft", self.pace.ttft)?,
+                itl: millis("--itl", self.pace.itl)?,
+                prefill_tps: self.pace.prefill_tps,
             },
             cache_blocks,
             block_size,
-            tokens: self.tokens,
+            tokens: self.pace.tokens,
+            max_running: self.pace.max_running,
             keep_alive: KeepAlive {
                 requests: self.keepalive_requests,
                 idle: Duration::from_millis(self.keepalive_idle),
@@ -150,4 +162,50 @@ fn wait_for_signal() -> Result<(), Error> {
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: EngineArgs,
+    }
+
+    fn config(line: &str) -> Result<Config, Error> {
+        Cli::try_parse_from(format!("engine {line}").split_whitespace())
+            .expect("known arguments")
+            .args
+            .config()
+    }
+
+    #[test]
+    fn defaults_follow_the_kind() {
+        let of =
+            |kind: &str| config(&format!("--kind {kind}")).map(|c| (c.block_size, c.cache_blocks)).unwrap();
+        assert_eq!(of("vllm"), (16, 16_384));
+        assert_eq!(of("sglang"), (1, 262_144));
+        assert_eq!(of("trtllm"), (32, 8192));
+        assert_eq!(of("llamacpp"), (1, 262_144));
+    }
+
+    #[test]
+    fn models_add_up_and_times_are_milliseconds() {
+        let config = config("--model a --model b --itl 2.5 --keepalive-idle 20").unwrap();
+        assert_eq!(config.models, ["a", "b"]);
+        assert_eq!(config.timing.itl, Duration::from_micros(2500));
+        assert_eq!(config.keep_alive.idle, Duration::from_millis(20));
+    }
+
+    #[test]
+    fn values_out_of_range_are_told_by_name() {
+        for line in ["--block-size 0", "--cache-blocks 0", "--tokens 0", "--ttft=-1", "--faults {\"x\":1}"] {
+            let told = config(line).unwrap_err().to_string();
+            assert!(told.contains(line.split([' ', '=']).next().unwrap()), "{told}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::faults::Stall;
@@ -79,6 +80,8 @@ pub struct Job<'a> {
     pub answer: Answer,
     /// How the head is written.
     pub manner: Manner,
+    /// Digest of each prompt, from which its answer is generated.
+    pub digests: Vec<u64>,
     /// Tokens of each choice.
     pub length: u64,
     /// Why each choice ends.
@@ -88,8 +91,7 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// The token at `index` of the answer to prompt number `choice`.
     pub fn token(&self, choice: usize, index: u64) -> Token {
-        let prompt = digest_tokens(0, &self.ask.prompts[choice]);
-        generated(self.engine.config.seed, prompt, index)
+        generated(self.engine.config.seed, self.digests[choice], index)
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -178,10 +180,12 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a>
     let (length, finish) = ask.length(config.tokens.max(1));
     // A stream to an HTTP/1.0 client can only end with the connection.
     let manner = Manner { keep: manner.keep && !(ask.stream && manner.minor == 0), ..manner };
-    Job { engine, ask, answer, manner, length, finish }
+    let digests = ask.prompts.iter().map(|prompt| digest_tokens(0, prompt)).collect();
+    Job { engine, ask, answer, manner, digests, length, finish }
 }
 
 async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
+    let Some(_place) = place(job.engine, conn).await else { return End::Aborted };
     if !past_stall(job.engine, conn, Stall::BeforeHead).await {
         return End::Aborted;
     }
@@ -200,6 +204,34 @@ async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
     match job.ask.stream {
         true => stream::send(job, run, conn, cached).await,
         false => send_whole(job, run, conn, cached).await,
+    }
+}
+
+/// A place among the executions, waited for in arrival order; `None` when the client left before.
+async fn place<'a>(engine: &'a Engine, conn: &mut Conn) -> Option<SemaphorePermit<'a>> {
+    if let Ok(place) = engine.places.try_acquire() {
+        return Some(place);
+    }
+    let _waiting = Waiting::count(engine);
+    tokio::select! {
+        place = engine.places.acquire() => place.ok(),
+        () = conn.gone() => None,
+    }
+}
+
+/// Counts an execution as waiting for as long as it lives.
+struct Waiting<'a>(&'a Engine);
+
+impl<'a> Waiting<'a> {
+    fn count(engine: &'a Engine) -> Self {
+        engine.state().stats.waiting += 1;
+        Waiting(engine)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state().stats.waiting -= 1;
     }
 }
 

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::Error;
 use cache::PrefixCache;
@@ -75,6 +75,8 @@ pub struct Config {
     pub block_size: usize,
     /// Tokens of an answer when the request does not bound it lower.
     pub tokens: u64,
+    /// Requests executed at once; more wait in arrival order (vLLM: `--max-num-seqs`). 0 is unlimited.
+    pub max_running: usize,
     /// Connection lifetime.
     pub keep_alive: KeepAlive,
     /// Seed of the generated text.
@@ -105,6 +107,7 @@ impl Config {
             cache_blocks: 262_144 / kind.block_size(),
             block_size: kind.block_size(),
             tokens: 16,
+            max_running: 0,
             keep_alive: KeepAlive { requests: 0, idle: Duration::from_secs(5) },
             seed: 0,
             sink_over: 64 * 1024 * 1024,
@@ -120,6 +123,8 @@ pub(crate) struct Engine {
     pub addr: SocketAddr,
     pub started: u64,
     pub faults: watch::Sender<Faults>,
+    /// Places for executions.
+    pub places: Semaphore,
     state: Mutex<State>,
 }
 
@@ -134,7 +139,12 @@ impl Engine {
         let cache = PrefixCache::new(config.cache_blocks, config.block_size);
         let faults = watch::Sender::new(config.faults.clone());
         let state = Mutex::new(State { stats: Stats::default(), cache });
-        Engine { config, addr, started: unix_now(), faults, state }
+        let unlimited = Semaphore::MAX_PERMITS;
+        let places = match config.max_running {
+            0 => unlimited,
+            bound => bound.min(unlimited),
+        };
+        Engine { config, addr, started: unix_now(), faults, places: Semaphore::new(places), state }
     }
 
     /// Counts and cache; held only for the moment, never across an await.

@@ -51,8 +51,10 @@ pub struct Stats {
     pub accepted: u64,
     /// Connections open now.
     pub open: u64,
-    /// Requests being executed now.
+    /// Executions begun and not ended, those waiting for a place included.
     pub running: u64,
+    /// Of these, waiting for a place (`max_running`).
+    pub waiting: u64,
     /// Executions.
     pub executions: Executions,
     /// Executions whose answer was sent whole.
@@ -112,6 +114,11 @@ impl Stats {
         }
     }
 
+    /// Executions that have a place now.
+    pub fn executing(&self) -> u64 {
+        self.running - self.waiting
+    }
+
     /// Executions counted for one X-Request-Id.
     pub fn executions_of(&self, request_id: &str) -> u64 {
         self.executions.by_request_id.get(request_id).copied().unwrap_or(0)
@@ -119,7 +126,7 @@ impl Stats {
 
     /// Forgets all counts but those of what is open or running now.
     pub fn reset(&mut self) {
-        *self = Stats { open: self.open, running: self.running, ..Stats::default() };
+        *self = Stats { open: self.open, running: self.running, waiting: self.waiting, ..Stats::default() };
     }
 }
 

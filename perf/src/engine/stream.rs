@@ -8,6 +8,7 @@ use super::generate::{End, Job, Run, conclude, past_stall, wait};
 use super::http::Conn;
 use super::openai::Piece;
 use super::reply::{self, Framing};
+use super::text::Token;
 
 /// Why a stream stopped before its end.
 enum Stop {
@@ -39,6 +40,31 @@ pub async fn send(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u64
     }
 }
 
+/// A token event of one choice with its text left out: streams are most of an engine's work, and
+/// building the same JSON for each token would be most of a stream's.
+struct Template {
+    before: String,
+    after: String,
+}
+
+impl Template {
+    /// `None` where more than the text differs from token to token.
+    fn of(job: &Job, choice: usize) -> Option<Self> {
+        if job.answer.token_ids {
+            return None;
+        }
+        let marked = Piece::Token(choice, Token { id: 0, text: "\u{1}" }, None);
+        let json = job.engine.config.kind.chunk(&job.answer, marked).to_string();
+        let (before, after) = json.split_once("\\u0001")?;
+        Some(Template { before: before.to_owned(), after: after.to_owned() })
+    }
+
+    /// The event; generated text needs no JSON escapes.
+    fn filled(&self, token: Token) -> String {
+        [&self.before, token.text, &self.after].concat()
+    }
+}
+
 impl Stream<'_> {
     async fn all(&mut self, run: &mut Run<'_>, cached: u64) -> Result<(), Stop> {
         let (job, kind) = (self.job, self.job.engine.config.kind);
@@ -62,6 +88,7 @@ impl Stream<'_> {
 
     async fn tokens(&mut self) -> Result<(), Stop> {
         let (job, kind) = (self.job, self.job.engine.config.kind);
+        let templates: Vec<_> = (0..job.ask.prompts.len()).map(|choice| Template::of(job, choice)).collect();
         let mut due = Instant::now();
         for index in 0..job.length {
             if index > 0 {
@@ -71,10 +98,14 @@ impl Stream<'_> {
                 }
             }
             let last = index + 1 == job.length;
-            for choice in 0..job.ask.prompts.len() {
+            for (choice, template) in templates.iter().enumerate() {
                 let reason = Some(job.finish).filter(|_| last && !kind.finishes_apart());
+                let token = job.token(choice, index);
                 job.engine.state().stats.tokens.generated += 1;
-                self.event(Piece::Token(choice, job.token(choice, index), reason)).await?;
+                match template {
+                    Some(template) if reason.is_none() => self.send(&template.filled(token)).await?,
+                    _ => self.event(Piece::Token(choice, token, reason)).await?,
+                }
                 if last && kind.finishes_apart() {
                     self.event(Piece::Finish(choice, job.finish)).await?;
                 }
@@ -86,7 +117,11 @@ impl Stream<'_> {
     /// Sends one event in the kind's shape, then lets the switches act.
     async fn event(&mut self, piece: Piece<'_>) -> Result<(), Stop> {
         let json = self.job.engine.config.kind.chunk(&self.job.answer, piece).to_string();
-        self.write(&json).await?;
+        self.send(&json).await
+    }
+
+    async fn send(&mut self, json: &str) -> Result<(), Stop> {
+        self.write(json).await?;
         self.sent += 1;
         self.switches().await
     }

@@ -155,6 +155,7 @@ mod tests {
         let text: String = tokens.iter().map(|t| t.text).collect();
         assert_eq!(tokenize(&text), tokens.iter().map(|t| t.id).collect::<Vec<_>>());
         assert!(tokens.iter().all(|t| text_of(t.id) == t.text));
+        assert!(text.bytes().all(|b| b == b' ' || b.is_ascii_lowercase()), "no JSON escapes are needed");
     }
 
     #[test]

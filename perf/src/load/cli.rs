@@ -179,7 +179,45 @@ pub fn run_bench(args: BenchArgs) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    fn plan(line: &str) -> Result<Plan, Error> {
+        Cli::try_parse_from(format!("bench {line}").split_whitespace()).expect("known arguments").args.plan()
+    }
+
+    #[test]
+    fn a_rate_makes_the_loop_open() {
+        assert_eq!(plan("").unwrap().pace, Pace::Closed { connections: 16 });
+        assert_eq!(plan("--rate 2.5").unwrap().pace, Pace::Open { rate: 2.5 });
+        assert_eq!(plan("--completions").unwrap().path, "/v1/completions");
+    }
+
+    #[test]
+    fn values_out_of_range_are_told_by_name() {
+        for line in
+            ["--rate 0", "--connections 0", "--turns 0", "--duration 0", "--timeout nan", "--bodies /nowhere"]
+        {
+            let told = plan(line).unwrap_err().to_string();
+            assert!(told.contains(line.split(' ').next().unwrap()), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_of_bodies_is_told_with_its_place() {
+        let file = std::env::temp_dir().join(format!("bodies-{}.jsonl", std::process::id()));
+        std::fs::write(&file, "{\"stream\":true}\n\n{\"a\":}\n").unwrap();
+        let told = Bodies::read(&file).unwrap_err().to_string();
+        std::fs::remove_file(&file).unwrap();
+        assert!(told.contains("line 3 column 6"), "{told}");
+    }
 
     #[test]
     fn only_loopback_urls_are_targets() {

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -26,9 +27,8 @@ type Pool = Rc<RefCell<Vec<Client>>>;
 pub async fn run(run: &Rc<Run>, rate: f64) {
     let pool = Pool::default();
     let mut tasks = JoinSet::new();
-    let mut due = run.begin;
-    while due < run.begin + run.plan.duration {
-        tokio::time::sleep_until(due).await;
+    let mut due_times = pacer(run.begin, rate);
+    while let Some(due) = due_times.recv().await {
         let Some(number) = run.next() else { break };
         while tasks.try_join_next().is_some() {}
         if tasks.len() < MAX_IN_FLIGHT {
@@ -36,9 +36,30 @@ pub async fn run(run: &Rc<Run>, rate: f64) {
         } else {
             run.record.borrow_mut().failed(&Failure::Unsent);
         }
-        due = run.begin + Duration::from_secs_f64((number + 1) as f64 / rate);
     }
+    drop(due_times);
     while tasks.join_next().await.is_some() {}
+}
+
+/// The due times, each sent when it has come. A thread of its own sleeps more exactly than the
+/// runtime's timer, which has steps of a millisecond. It ends soon after the receiver is dropped.
+fn pacer(begin: Instant, rate: f64) -> mpsc::UnboundedReceiver<Instant> {
+    let (due_times, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for number in 0_u64.. {
+            let due = begin + Duration::from_secs_f64(number as f64 / rate);
+            while let Some(wait) = due.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero()) {
+                std::thread::sleep(wait.min(Duration::from_millis(100)));
+                if due_times.is_closed() {
+                    return;
+                }
+            }
+            if due_times.send(due).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 async fn one(run: Rc<Run>, pool: Pool, number: u64, due: Instant) {

@@ -10,6 +10,7 @@ pub(crate) mod pool;
 
 use crate::slots::Slots;
 use crate::sock::{ACCEPT_PAUSE_NS, accept_needs_pause, accept_now, stream_socket};
+use crate::tcp_info::bytes_acknowledged;
 use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
 use conn::{Conn, write_all};
@@ -380,6 +381,10 @@ impl Ring for Epoll {
             // A failure means that the connection is gone, which receiving reports.
             let _ = shutdown(&conn.fd, Shutdown::Write);
         }
+    }
+
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64> {
+        bytes_acknowledged(self.conns.get_mut(sock)?.fd.as_fd())
     }
 
     fn close(&mut self, sock: Sock) {

@@ -24,6 +24,7 @@ pub mod payload;
 pub mod sim;
 mod slots;
 pub mod sock;
+mod tcp_info;
 pub mod uring;
 mod wake;
 
@@ -65,6 +66,10 @@ pub trait Ring {
 
     /// Forgets the socket: cancels what is in flight and closes it as soon as that has ended.
     fn close(&mut self, sock: Sock);
+
+    /// Bytes sent on `sock` that the other side's kernel acknowledged, one more for its SYN; `None` if
+    /// unknown. Tells whether a request ever reached the other side. A system call: for rare questions.
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64>;
 
     /// The received bytes of a held buffer.
     fn bytes(&self, held: &Held) -> &[u8];

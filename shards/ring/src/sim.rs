@@ -324,8 +324,11 @@ impl Net {
 
     fn give_buffer(&mut self, held: Held) {
         self.free_buffers.push(held.id);
-        if let Some(id) = self.starved.pop_front() {
+        while let Some(id) = self.starved.pop_front() {
             self.pull(id, Side::Shard);
+            if self.links[id].to_shard.under_way {
+                return;
+            }
         }
     }
 
@@ -479,6 +482,11 @@ impl Ring for Sim {
         self.net.links[link].shard_closed = true;
         self.net.pull(link, Side::Actor);
         self.net.free_if_done(sock.slot);
+    }
+
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64> {
+        let link = self.net.open(sock)?.link;
+        Some(1 + self.net.links[link].to_actor.taken)
     }
 
     fn bytes(&self, held: &Held) -> &[u8] {

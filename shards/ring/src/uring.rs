@@ -20,6 +20,7 @@ pub(crate) mod token;
 
 use crate::slots::Slots;
 use crate::sock::{peer_address, stream_socket};
+use crate::tcp_info::bytes_acknowledged;
 use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
 use buffers::{Buffers, GROUP};
@@ -317,6 +318,10 @@ impl Ring for Uring {
             // A failure means that the connection is gone, which receiving reports.
             let _ = shutdown(&conn.fd, Shutdown::Write);
         }
+    }
+
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64> {
+        bytes_acknowledged(self.open(sock)?.fd.as_fd())
     }
 
     fn close(&mut self, sock: Sock) {

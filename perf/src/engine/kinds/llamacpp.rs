@@ -59,18 +59,23 @@ fn models(view: View) -> Value {
 
 fn props(view: View) -> Value {
     json!({
-        "default_generation_settings": {"params": {"temperature": 0.8, "n_predict": -1}, "n_ctx": MAX_MODEL_LEN},
+        "default_generation_settings": {
+            "params": {"temperature": 0.8, "n_predict": -1},
+            "n_ctx": MAX_MODEL_LEN,
+        },
         "total_slots": SLOTS, "model_alias": first_model(&view), "model_ftype": "all F32",
         "model_path": "simulated.gguf", "modalities": {"vision": false, "video": false, "audio": false},
         "endpoint_slots": true, "endpoint_props": false, "endpoint_metrics": true, "ui": false,
-        "chat_template": "", "bos_token": "", "eos_token": "", "build_info": FINGERPRINT, "is_sleeping": false,
+        "chat_template": "", "bos_token": "", "eos_token": "", "build_info": FINGERPRINT,
+        "is_sleeping": false,
     })
 }
 
 fn slots(view: View) -> Value {
     let slot = |id| {
         json!({
-            "id": id, "n_ctx": MAX_MODEL_LEN / SLOTS, "speculative": false, "is_processing": id < view.stats.running,
+            "id": id, "n_ctx": MAX_MODEL_LEN / SLOTS, "speculative": false,
+            "is_processing": id < view.stats.executing(),
         })
     };
     Value::Array((0..SLOTS).map(slot).collect())
@@ -103,7 +108,10 @@ pub fn whole(answer: &Answer, choices: &[Choice], counts: Usage) -> Value {
                 "message": {"role": "assistant", "content": choice.text()},
             });
         }
-        json!({"text": choice.text(), "index": choice.index, "logprobs": null, "finish_reason": choice.finish})
+        json!({
+            "text": choice.text(), "index": choice.index, "logprobs": null,
+            "finish_reason": choice.finish,
+        })
     };
     json!({
         "choices": choices.iter().map(choice).collect::<Vec<_>>(), "created": answer.created,
@@ -159,9 +167,9 @@ fn metrics(view: View) -> String {
     let gauges = [
         ("llamacpp:prompt_tokens_seconds", "Prompt throughput in tokens/s", 0.0),
         ("llamacpp:predicted_tokens_seconds", "Generation throughput in tokens/s", 0.0),
-        ("llamacpp:requests_processing", "Requests processing", view.stats.running as f64),
-        ("llamacpp:requests_deferred", "Requests deferred", 0.0),
-        ("llamacpp:n_busy_slots_per_decode", "Busy slots per decode call", view.stats.running as f64),
+        ("llamacpp:requests_processing", "Requests processing", view.stats.executing() as f64),
+        ("llamacpp:requests_deferred", "Requests deferred", view.stats.waiting as f64),
+        ("llamacpp:n_busy_slots_per_decode", "Busy slots per decode call", view.stats.executing() as f64),
     ];
     for (name, help, value) in gauges {
         page.one(name, "gauge", help, "", value);

@@ -55,7 +55,7 @@ fn loads(view: View) -> Value {
     json!({
         "timestamp": view.started, "version": VERSION, "accelerator": "cpu", "num_accelerators": 1,
         "loads": [{
-            "dp_rank": 0, "num_running_reqs": view.stats.running, "num_waiting_reqs": 0,
+            "dp_rank": 0, "num_running_reqs": view.stats.executing(), "num_waiting_reqs": view.stats.waiting,
             "num_waiting_uncached_tokens": 0, "num_used_tokens": used, "num_total_tokens": used,
             "max_total_num_tokens": capacity(view), "token_usage": share(view), "gen_throughput": 0.0,
             "cache_hit_rate": hit_rate(view),
@@ -144,8 +144,8 @@ fn metrics(view: View) -> String {
     let (stats, labels) = (view.stats, format!("model_name=\"{}\"", escape(first_model(&view))));
     let used = stats.blocks as f64 * view.config.block_size as f64;
     let gauges = [
-        ("sglang:num_running_reqs", "Running requests.", stats.running as f64),
-        ("sglang:num_queue_reqs", "Queued requests.", 0.0),
+        ("sglang:num_running_reqs", "Running requests.", stats.executing() as f64),
+        ("sglang:num_queue_reqs", "Queued requests.", stats.waiting as f64),
         ("sglang:num_used_tokens", "Used tokens.", used),
         ("sglang:max_total_num_tokens", "Token capacity.", capacity(view) as f64),
         ("sglang:token_usage", "Token usage, 1 is full.", share(view)),

@@ -34,13 +34,17 @@ fn server_info(view: View) -> Value {
 }
 
 fn models(view: View) -> Value {
-    let card = |id: &String| json!({"id": id, "object": "model", "created": view.started, "owned_by": "tensorrt_llm"});
+    let card = |id: &String| {
+        json!({
+            "id": id, "object": "model", "created": view.started, "owned_by": "tensorrt_llm",
+        })
+    };
     json!({"object": "list", "data": view.config.models.iter().map(card).collect::<Vec<_>>()})
 }
 
 fn iteration_stats(view: View) -> Value {
     json!([{
-        "numActiveRequests": view.stats.running, "numQueuedRequests": 0,
+        "numActiveRequests": view.stats.executing(), "numQueuedRequests": view.stats.waiting,
         "kvCacheStats": {
             "maxNumBlocks": view.config.cache_blocks, "usedNumBlocks": view.stats.blocks,
             "freeNumBlocks": view.config.cache_blocks as u64 - view.stats.blocks,

@@ -93,7 +93,8 @@ fn prompt_ids(answer: &Answer, choice: &Choice) -> Value {
 pub fn chunk(answer: &Answer, piece: Piece) -> Value {
     let choices = match piece {
         Piece::Role => json!([{
-            "index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null, "finish_reason": null,
+            "index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": null,
+            "finish_reason": null,
         }]),
         Piece::Token(index, token, finish) => {
             let ids = if answer.token_ids { json!([token.id]) } else { Value::Null };
@@ -122,7 +123,8 @@ fn choice(answer: &Answer, index: usize, text: &str, finish: Option<&str>, ids: 
         });
     }
     let mut value = json!({
-        "index": index, "delta": {"content": text}, "logprobs": null, "finish_reason": finish, "token_ids": ids,
+        "index": index, "delta": {"content": text}, "logprobs": null, "finish_reason": finish,
+        "token_ids": ids,
     });
     if finish.is_some() {
         value["stop_reason"] = Value::Null;
@@ -137,11 +139,18 @@ fn metrics(view: View) -> String {
     let with = |more: &str| format!("{labels},{more}");
     let mut page = Metrics::default();
     let computed = stats.tokens.prompt - stats.tokens.cached;
-    page.one("vllm:num_requests_running", "gauge", "Requests in execution.", &labels, stats.running as f64);
-    page.one("vllm:num_requests_waiting", "gauge", "Requests waiting.", &labels, 0.0);
+    page.one(
+        "vllm:num_requests_running",
+        "gauge",
+        "Requests in execution.",
+        &labels,
+        stats.executing() as f64,
+    );
+    page.one("vllm:num_requests_waiting", "gauge", "Requests waiting.", &labels, stats.waiting as f64);
     page.family("vllm:num_requests_waiting_by_reason", "gauge", "Requests waiting, by reason.");
-    for reason in ["capacity", "deferred"] {
-        page.sample("vllm:num_requests_waiting_by_reason", &with(&format!("reason=\"{reason}\"")), 0.0);
+    for (reason, value) in [("capacity", stats.waiting), ("deferred", 0)] {
+        let labels = with(&format!("reason=\"{reason}\""));
+        page.sample("vllm:num_requests_waiting_by_reason", &labels, value as f64);
     }
     page.family("vllm:engine_sleep_state", "gauge", "Sleep state.");
     for (state, value) in [("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)] {
