@@ -33,14 +33,15 @@ impl std::str::FromStr for Bytes {
     fn from_str(text: &str) -> Result<Bytes, String> {
         let wrong = || format!("{text:?} is no size; write 512M or 2G");
         let digits = text.trim_end_matches(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't', 'i', 'B']);
-        let shift = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
-            "" => 0,
-            "K" => 10,
-            "M" => 20,
-            "G" => 30,
-            "T" => 40,
-            _ => return Err(wrong()),
-        };
+        let shift =
+            match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+                "" => 0,
+                "K" => 10,
+                "M" => 20,
+                "G" => 30,
+                "T" => 40,
+                _ => return Err(wrong()),
+            };
         let number: u64 = digits.parse().map_err(|_| wrong())?;
         number.checked_mul(1 << shift).map(Bytes).ok_or_else(wrong)
     }

@@ -141,7 +141,8 @@ impl<R: Ring> Flow<R> {
         exchange.times.sent = self.now;
         exchange.answer.parser = ResponseParser::new(exchange.head.method);
         client.stage = Stage::Waiting;
-        let forwarded = Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
+        let forwarded =
+            Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
         let payload = self.request_payload(exchange, forwarded);
         let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
         let streaming = exchange.upload.is_streaming();
@@ -193,7 +194,12 @@ impl<R: Ring> Flow<R> {
     }
 
     /// A send to the endpoint ended.
-    pub(crate) fn upstream_sent(&mut self, upstream: &mut Upstream, payload: Payload, result: Result<(), Errno>) {
+    pub(crate) fn upstream_sent(
+        &mut self,
+        upstream: &mut Upstream,
+        payload: Payload,
+        result: Result<(), Errno>,
+    ) {
         upstream.outbox.in_flight = false;
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             self.recycle(payload);

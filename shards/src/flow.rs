@@ -1,8 +1,8 @@
 //! The loop of a shard: events in, one handler each. Owns everything a shard has; must never decide how a
 //! request goes (the stages do, one file each: see the crate's head).
 
-use crate::buffers::Spare;
 use crate::budget::Budget;
+use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
 use crate::exchange::Exchange;
 use crate::pool::Pools;
@@ -104,7 +104,13 @@ impl<R: Ring> Flow<R> {
             let slot = self.rules.slot(address);
             self.rules.vips[slot].listener = Some(listener);
         }
-        let named = |at| table.vips.iter().flat_map(|v| &v.services).any(|s| s.rule.endpoints.iter().any(|e| e.address == at));
+        let named = |at| {
+            table
+                .vips
+                .iter()
+                .flat_map(|v| &v.services)
+                .any(|s| s.rule.endpoints.iter().any(|e| e.address == at))
+        };
         for sock in self.pools.strays(named) {
             self.close_idle(sock);
         }

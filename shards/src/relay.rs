@@ -162,7 +162,14 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Head and body go on in one range of the buffer, untouched.
-    fn relay_verbatim(&mut self, client: &mut Client, upstream: &mut Upstream, held: Held, at: usize, body: usize) {
+    fn relay_verbatim(
+        &mut self,
+        client: &mut Client,
+        upstream: &mut Upstream,
+        held: Held,
+        at: usize,
+        body: usize,
+    ) {
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         match track(exchange, &self.ring.bytes(&held)[body..], &self.settings.limits) {
             Ok(taken) => {
@@ -211,7 +218,10 @@ impl<R: Ring> Flow<R> {
             return Payload::held(held, range.start as u32..range.end as u32);
         }
         if range.len() > JOINED_MAX {
-            return Payload { head, body: Body::Held { buffer: held, range: range.start as u32..range.end as u32 } };
+            return Payload {
+                head,
+                body: Body::Held { buffer: held, range: range.start as u32..range.end as u32 },
+            };
         }
         head.extend_from_slice(&self.ring.bytes(&held)[range]);
         self.release(held);

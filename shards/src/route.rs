@@ -59,7 +59,8 @@ impl<R: Ring> Flow<R> {
     /// Reads what routing may know: ids from the head, members from the body.
     fn learn_facts(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
         let bytes = &exchange.request[..];
-        let value = |field| exchange.headers.first(field).map(|h| h.value.of(bytes)).filter(|v| !v.is_empty());
+        let value =
+            |field| exchange.headers.first(field).map(|h| h.value.of(bytes)).filter(|v| !v.is_empty());
         let mut facts = RequestFacts::default();
         if let Some(id) = value(Field::XRequestId) {
             facts.id = Word::of(id);
@@ -113,7 +114,8 @@ impl<R: Ring> Flow<R> {
 
     fn answer_models(&mut self, client: &mut Client) {
         let address = self.rules.vips[client.vip].address;
-        let mut names: Vec<&str> = self.rules.table.vip(address).map(|v| v.models().collect()).unwrap_or_default();
+        let mut names: Vec<&str> =
+            self.rules.table.vip(address).map(|v| v.models().collect()).unwrap_or_default();
         names.sort_unstable();
         names.dedup();
         let body = model_list(&names);
@@ -138,9 +140,7 @@ fn model_of(body: &[u8], members: &Members) -> Word<128> {
 
 /// The body of `GET /v1/models`.
 fn model_list(names: &[&str]) -> Vec<u8> {
-    let model = |name: &&str| {
-        serde_json::json!({"id": name, "object": "model", "created": 0, "owned_by": "warmpath"})
-    };
+    let model = |name: &&str| serde_json::json!({"id": name, "object": "model", "created": 0, "owned_by": "warmpath"});
     let data: Vec<_> = names.iter().map(model).collect();
     serde_json::json!({"object": "list", "data": data}).to_string().into_bytes()
 }

@@ -26,7 +26,12 @@ pub struct Timers {
 impl Timers {
     /// An empty wheel that begins at `now`.
     pub fn new(now: Nanos) -> Self {
-        Timers { slots: vec![Vec::new(); SLOTS], filled: [0; SLOTS / 64], tick: now / TICK, spare: Vec::new() }
+        Timers {
+            slots: vec![Vec::new(); SLOTS],
+            filled: [0; SLOTS / 64],
+            tick: now / TICK,
+            spare: Vec::new(),
+        }
     }
 
     /// Looks at `sock` at `at`, or up to one tick later.

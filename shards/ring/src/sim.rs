@@ -233,7 +233,8 @@ impl Net {
     }
 
     fn deliver_to_shard(&mut self, id: LinkId) {
-        let piece = 1 + self.draw((self.weather.piece_max as u64).min(u64::from(self.sizes.buffer_bytes))) as usize;
+        let piece =
+            1 + self.draw((self.weather.piece_max as u64).min(u64::from(self.sizes.buffer_bytes))) as usize;
         self.links[id].to_shard.under_way = false;
         let Some(sock) = self.links[id].sock else { return };
         let receiving = self.shard_slot(id).is_some_and(|s| s.open && s.receiving);
@@ -340,11 +341,25 @@ impl Net {
 
     fn open_slot(&mut self, link: LinkId) -> Sock {
         let number = self.free_slots.pop_front().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, link, open: false, receiving: false, pending: 0, sending: None });
+            self.slots.push(Slot {
+                generation: 0,
+                link,
+                open: false,
+                receiving: false,
+                pending: 0,
+                sending: None,
+            });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[number as usize];
-        *slot = Slot { generation: slot.generation + 1, link, open: true, receiving: false, pending: 0, sending: None };
+        *slot = Slot {
+            generation: slot.generation + 1,
+            link,
+            open: true,
+            receiving: false,
+            pending: 0,
+            sending: None,
+        };
         let sock = Sock { slot: number, generation: slot.generation };
         self.links[link].sock = Some(sock);
         sock
