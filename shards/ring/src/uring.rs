@@ -304,7 +304,7 @@ impl Ring for Uring {
 
     fn send(&mut self, sock: Sock, payload: Payload) {
         let Some(conn) = self.open(sock) else { return self.discard(payload) };
-        debug_assert!(conn.sending.is_none(), "one send in flight a socket");
+        assert!(conn.sending.is_none(), "one send in flight a socket");
         if payload.is_empty() {
             return self.ready.push(Event::Sent { sock, payload, result: Ok(()) });
         }
