@@ -1,6 +1,7 @@
 //! `warmpath`: one binary, a verb for each job. Owns the wiring of the crates and the exit codes (0 done,
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
+mod demo;
 mod serve;
 mod sizes;
 
@@ -24,19 +25,28 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// See the gateway at work, on this machine
+    Demo(demo::DemoArgs),
     /// Run the gateway
     Serve(serve::ServeArgs),
+    /// Look into a running gateway and change its rules
+    Ctl(warmpath_admin::CtlArgs),
     /// Run a simulated engine
     Engine(warmpath_perf::EngineArgs),
     /// Load a gateway or an engine, and check its answers
     Bench(warmpath_perf::BenchArgs),
+    /// Find out whether this machine can run the gateway
+    Qualify(warmpath_perf::QualifyArgs),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
+        Verb::Demo(args) => demo::run(&args),
         Verb::Serve(args) => serve::run(&args),
+        Verb::Ctl(args) => warmpath_admin::run_ctl(&args, &mut std::io::stdout()).map_err(|e| e.to_string()),
         Verb::Engine(args) => warmpath_perf::run_engine(args).map_err(|e| e.to_string()),
         Verb::Bench(args) => warmpath_perf::run_bench(args).map_err(|e| e.to_string()),
+        Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -154,7 +154,8 @@ fn body_memory(memory: Bytes, plan: &Plan) -> Result<u64, String> {
     }
 }
 
-fn start(driver: Driver, plan: &Plan, budget: Arc<Budget>) -> Result<(Fleet, Threads), ShardFault> {
+/// Starts shards on `driver`.
+pub fn start(driver: Driver, plan: &Plan, budget: Arc<Budget>) -> Result<(Fleet, Threads), ShardFault> {
     match driver {
         Driver::Uring => Fleet::start(plan, budget, |sizes| {
             Uring::new(sizes).map_err(|e| format!("{e}; or start with --driver epoll"))
@@ -165,7 +166,8 @@ fn start(driver: Driver, plan: &Plan, budget: Arc<Budget>) -> Result<(Fleet, Thr
     }
 }
 
-fn join(threads: Threads) -> Result<(), String> {
+/// Waits for the shards' threads to end; the first fault of any.
+pub fn join(threads: Threads) -> Result<(), String> {
     for thread in threads {
         match thread.join() {
             Ok(done) => done.map_err(|e| e.to_string())?,
@@ -179,16 +181,18 @@ fn seconds(flag: &str, value: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value).map_err(|_| format!("{flag} {value}: must be seconds, 0 or more"))
 }
 
-fn say(sentence: &str) {
+/// Tells the operator one sentence.
+pub fn say(sentence: &str) {
     eprintln!("warmpath: {sentence}");
 }
 
-fn wall() -> Duration {
+/// Time since the Unix epoch.
+pub fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Bits that differ from start to start; rule ids and probe times need no more.
-fn random() -> u64 {
+pub fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
 }

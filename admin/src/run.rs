@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 /// Where REST is served unless said otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11111);
 /// The unix socket unless said otherwise, in the working directory.
-pub const DEFAULT_SOCKET: &str = "warmpath.sock";
+pub const DEFAULT_SOCKET: &str = "warmpath-state/ctl.sock";
 /// The state directory unless said otherwise, in the working directory.
 pub const DEFAULT_STATE_DIR: &str = "warmpath-state";
 

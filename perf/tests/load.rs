@@ -26,6 +26,7 @@ fn plan(target: SocketAddr, pace: Pace, requests: u64, stream: bool) -> Plan {
         bodies: Bodies::Generated(shape),
         timeout: LONG,
         id_prefix: "t-".into(),
+        progress: false,
     }
 }
 

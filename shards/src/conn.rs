@@ -93,6 +93,10 @@ pub struct Upstream {
     pub inbuf: Vec<u8>,
     /// What is on its way to the endpoint.
     pub outbox: Outbox,
+    /// Bytes given to it to send.
+    pub sent: u64,
+    /// How many of them were those of earlier requests.
+    pub sent_before: u64,
     /// When an idle one is retired.
     pub deadline: Deadline,
     /// When it became idle.

@@ -23,7 +23,10 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return };
         let Some(service) = &exchange.route.service else { return };
         let pool = service.pools[exchange.route.endpoint];
-        match self.take_pooled(pool) {
+        // A body that is not held cannot be replayed, so it is not risked on a connection that idled.
+        let pooled = if exchange.uninspected { None } else { self.take_pooled(pool) };
+        let Some(exchange) = &mut client.exchange else { return };
+        match pooled {
             Some(mut upstream) => {
                 exchange.route.reused = true;
                 self.tally.count(Count::Reused);
@@ -70,6 +73,8 @@ impl<R: Ring> Flow<R> {
             client: Some(client.sock),
             inbuf: Vec::new(),
             outbox: Outbox::default(),
+            sent: 0,
+            sent_before: 0,
             deadline: Deadline { at: 0, armed: Nanos::MAX },
             idle_since: 0,
         }));
@@ -131,11 +136,13 @@ impl<R: Ring> Flow<R> {
     fn send_request(&mut self, client: &mut Client, upstream: &mut Upstream) {
         let Some(exchange) = &mut client.exchange else { return };
         upstream.client = Some(client.sock);
+        upstream.sent_before = upstream.sent;
         exchange.route.upstream = Some(upstream.sock);
         exchange.times.sent = self.now;
         exchange.answer.parser = ResponseParser::new(exchange.head.method);
         client.stage = Stage::Waiting;
-        let forwarded = Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
+        let forwarded =
+            Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
         let payload = self.request_payload(exchange, forwarded);
         let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
         let streaming = exchange.upload.is_streaming();
@@ -172,7 +179,12 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Sends, or queues behind the send in flight.
-    pub(crate) fn send_upstream(&mut self, upstream: &mut Upstream, mut payload: Payload) {
+    pub(crate) fn send_upstream(&mut self, upstream: &mut Upstream, payload: Payload) {
+        upstream.sent += payload.len() as u64;
+        self.transmit(upstream, payload);
+    }
+
+    fn transmit(&mut self, upstream: &mut Upstream, mut payload: Payload) {
         if upstream.outbox.in_flight {
             return upstream.outbox.push(payload);
         }
@@ -182,7 +194,12 @@ impl<R: Ring> Flow<R> {
     }
 
     /// A send to the endpoint ended.
-    pub(crate) fn upstream_sent(&mut self, upstream: &mut Upstream, payload: Payload, result: Result<(), Errno>) {
+    pub(crate) fn upstream_sent(
+        &mut self,
+        upstream: &mut Upstream,
+        payload: Payload,
+        result: Result<(), Errno>,
+    ) {
         upstream.outbox.in_flight = false;
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             self.recycle(payload);
@@ -192,7 +209,7 @@ impl<R: Ring> Flow<R> {
         if upstream.state == UpstreamState::Dying || result.is_err() {
             self.leg_died(&mut client, upstream);
         } else if let Some(next) = upstream.outbox.pop() {
-            self.send_upstream(upstream, next);
+            self.transmit(upstream, next);
         } else {
             self.request_sent(&mut client, upstream);
         }
@@ -225,16 +242,18 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Whether the request may be sent once more to the same endpoint: it went out on a connection that
-    /// had been idle, which the endpoint then closed without a byte, at once, as one does that had closed
-    /// it already. Anything later may have begun to work on it.
-    pub(crate) fn may_replay(&self, exchange: &Exchange) -> bool {
+    /// had been idle, which the endpoint closed at once and without a byte, and the endpoint's kernel took
+    /// none of the request. So nobody can have begun to work on it (kernel-notes/0012-acknowledged-before-replay.md).
+    fn may_replay(&mut self, exchange: &Exchange, upstream: &Upstream) -> bool {
         let route = &exchange.route;
+        let untouched = |acked: u64| acked <= upstream.sent_before + 1;
         route.reused
             && !route.replayed
             && !exchange.has_begun_answering()
             && !exchange.uninspected
             && exchange.request.capacity() > 0
             && self.now.saturating_sub(exchange.times.sent) <= self.settings.replay_window
+            && self.ring.acknowledged(upstream.sock).is_some_and(untouched)
     }
 
     /// Sends the request once more, on a new connection to the same endpoint.
@@ -310,13 +329,14 @@ impl<R: Ring> Flow<R> {
 
     /// The endpoint died under a request.
     fn leg_died(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        let replayable = client.exchange.as_ref().is_some_and(|e| self.may_replay(e, upstream));
         self.close_upstream(upstream);
         let Some(exchange) = &mut client.exchange else { return };
         exchange.route.upstream = None;
         if exchange.has_begun_answering() {
             return self.break_off(client, Fault::StreamDied);
         }
-        if self.may_replay(exchange) {
+        if replayable {
             return self.replay(client);
         }
         let retries = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.retry_before_first_byte);

@@ -35,6 +35,8 @@ pub struct Exchange {
     pub deaths: u8,
     /// The body is too long to be looked at.
     pub uninspected: bool,
+    /// The shard's members are those of this body.
+    pub peeked: bool,
     /// What a decision may know.
     pub facts: RequestFacts,
     /// Where it goes.
@@ -168,6 +170,8 @@ pub enum AnswerBody {
 pub struct Times {
     /// The request was whole; of a streamed one, its head.
     pub begun: Nanos,
+    /// The body was first let in, after a wait for memory anew.
+    pub body_let_in: Nanos,
     /// The request was handed to the connection, last.
     pub sent: Nanos,
     /// The first byte of an answer came.

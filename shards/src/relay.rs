@@ -21,8 +21,8 @@ const SLOW_READER: u64 = 64 * 1024;
 impl<R: Ring> Flow<R> {
     /// Bytes came from an endpoint.
     pub(crate) fn upstream_bytes(&mut self, upstream: &mut Upstream, held: Held) {
-        let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
-        let Some(mut client) = client.filter(|_| upstream.state == UpstreamState::Busy) else {
+        let carries = upstream.client.filter(|_| upstream.state == UpstreamState::Busy);
+        let Some(mut client) = carries.and_then(|sock| self.conns.take_client(sock)) else {
             return self.unasked_bytes(upstream, held);
         };
         match client.stage {
@@ -162,7 +162,14 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Head and body go on in one range of the buffer, untouched.
-    fn relay_verbatim(&mut self, client: &mut Client, upstream: &mut Upstream, held: Held, at: usize, body: usize) {
+    fn relay_verbatim(
+        &mut self,
+        client: &mut Client,
+        upstream: &mut Upstream,
+        held: Held,
+        at: usize,
+        body: usize,
+    ) {
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         match track(exchange, &self.ring.bytes(&held)[body..], &self.settings.limits) {
             Ok(taken) => {
@@ -222,7 +229,10 @@ impl<R: Ring> Flow<R> {
             return Payload::held(held, range.start as u32..range.end as u32);
         }
         if range.len() > JOINED_MAX {
-            return Payload { head, body: Body::Held { buffer: held, range: range.start as u32..range.end as u32 } };
+            return Payload {
+                head,
+                body: Body::Held { buffer: held, range: range.start as u32..range.end as u32 },
+            };
         }
         head.extend_from_slice(&self.ring.bytes(&held)[range]);
         self.release(held);
@@ -288,6 +298,10 @@ impl<R: Ring> Flow<R> {
         let head = answer.parser.head();
         let reusable = clean && framed && exchange.upload.is_done() && head.connection.persists(head.version);
         answer.complete = true;
+        if std::mem::take(&mut client.outbox.source_paused) {
+            // The last bytes came although it was paused; its next answer must be heard.
+            self.ring.receive(upstream.sock);
+        }
         exchange.route.charge = None;
         exchange.route.upstream = None;
         self.memory.spare.give(std::mem::take(&mut exchange.request));

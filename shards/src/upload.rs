@@ -173,4 +173,3 @@ fn take_data(exchange: &mut Exchange, bytes: &[u8], limits: &Limits, max: u64) -
     }
     Ok(at)
 }
-

@@ -107,6 +107,7 @@ impl BenchArgs {
             bodies,
             timeout: seconds("--timeout", self.timeout)?,
             id_prefix: format!("bench-{}-", self.seed),
+            progress: true,
         })
     }
 

@@ -60,6 +60,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// Prefix of X-Request-Id; a number follows.
     pub id_prefix: String,
+    /// Show a live line on standard error, where that is a terminal.
+    pub progress: bool,
 }
 
 /// What the tasks of one run share; all on one thread.
@@ -91,12 +93,14 @@ async fn drive(plan: Plan) -> Result<Report, Error> {
         started: Cell::new(0),
         begin: Instant::now(),
     });
-    let progress = tokio::task::spawn_local(progress::show(run.clone()));
+    let progress = run.plan.progress.then(|| tokio::task::spawn_local(progress::show(run.clone())));
     match run.plan.pace {
         Pace::Closed { connections } => closed::run(&run, connections.max(1)).await,
         Pace::Open { rate } => open::run(&run, rate).await,
     }
-    progress.abort();
+    if let Some(progress) = progress {
+        progress.abort();
+    }
     let elapsed = run.begin.elapsed();
     let report = Report::of(&run.plan, &run.record.borrow(), elapsed);
     Ok(report)

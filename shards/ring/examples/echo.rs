@@ -1,6 +1,8 @@
-//! CPU of one echo round trip on each driver: 64 connections, 1,024 bytes, interleaved runs, medians.
+//! CPU of one echo round trip, two drivers side by side: 64 connections, 1,024 bytes, interleaved runs,
+//! medians.
 //!
-//! `cargo run --release -p warmpath-ring --example echo -- [SECONDS_PER_RUN]`
+//! `cargo run --release -p warmpath-ring --example echo -- [SECONDS_PER_RUN [DRIVER [DRIVER]]]`, a driver
+//! being `uring` or `epoll`, also with sizes: `uring,completions=8,buffers=32`.
 //!
 //! The server has one core to itself and the clients (an epoll driver on a thread) another, so the figure
 //! is the server thread's CPU time, kernel and user, over the round trips. Only the ratio travels to other
@@ -23,34 +25,63 @@ const ROUNDS: usize = 5;
 struct Run {
     cpu_ns: f64,
     trips_per_second: f64,
-    enters: f64,
+    /// Enters, re-arms, overflows and starvations for each round trip.
+    rare: [f64; 4],
+}
+
+/// A driver and its sizes, as written on the command line.
+fn parse(text: &str) -> (bool, Sizes) {
+    let (name, options) = text.split_once(',').unwrap_or((text, ""));
+    let mut sizes = Sizes::default();
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        let (member, value) = option.split_once('=').unwrap();
+        match member {
+            "submissions" => sizes.submissions = value.parse().unwrap(),
+            "completions" => sizes.completions = value.parse().unwrap(),
+            "buffers" => sizes.buffers = value.parse().unwrap(),
+            "buffer_bytes" => sizes.buffer_bytes = value.parse().unwrap(),
+            _ => panic!("{member}: submissions, completions, buffers or buffer_bytes"),
+        }
+    }
+    assert!(["uring", "epoll"].contains(&name), "{name}: uring or epoll");
+    (name == "uring", sizes)
 }
 
 fn main() {
-    let seconds = std::env::args().nth(1).map_or(1.0, |text| text.parse().unwrap());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let seconds = arguments.first().map_or(1.0, |text| text.parse().unwrap());
+    let names =
+        [arguments.get(1).map_or("uring", String::as_str), arguments.get(2).map_or("epoll", String::as_str)];
     let length = Duration::from_secs_f64(seconds);
     if let Some((fault, cure)) = why_not_uring() {
         return println!("not_run: {fault}. {cure}");
     }
-    let (mut uring, mut epoll) = (Vec::new(), Vec::new());
+    let mut runs = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
-        uring.push(run(|| Uring::new(Sizes::default()).unwrap(), length));
-        epoll.push(run(|| Epoll::new(Sizes::default()).unwrap(), length));
+        for (name, runs) in names.iter().zip(&mut runs) {
+            let (uring, sizes) = parse(name);
+            runs.push(match uring {
+                true => run(|| Uring::new(sizes).unwrap(), length),
+                false => run(|| Epoll::new(sizes).unwrap(), length),
+            });
+        }
     }
-    let (uring, epoll) = (report("uring", uring), report("epoll", epoll));
-    println!("uring / epoll: {:.3}", uring / epoll);
+    let [first, second] = runs;
+    let (first, second) = (report(names[0], first), report(names[1], second));
+    println!("{} / {}: {:.3}", names[0], names[1], first / second);
 }
 
 fn report(name: &str, mut runs: Vec<Run>) -> f64 {
     runs.sort_by(|a, b| a.cpu_ns.total_cmp(&b.cpu_ns));
     let median = &runs[runs.len() / 2];
+    let [enters, rearmed, overflowed, starved] = median.rare;
     println!(
-        "{name}: {:.0} ns CPU a round trip [{:.0} to {:.0}], {:.0} trips/s, {:.2} enters a trip",
+        "{name}: {:.0} ns CPU a round trip [{:.0} to {:.0}], {:.0} trips/s; for each trip {enters:.3} enters, \
+         {rearmed:.5} re-arms, {overflowed:.5} overflows, {starved:.5} starved",
         median.cpu_ns,
         runs[0].cpu_ns,
         runs[runs.len() - 1].cpu_ns,
         median.trips_per_second,
-        median.enters
     );
     median.cpu_ns
 }
@@ -91,17 +122,23 @@ fn serve<R: Ring>(ring: &mut R, trips: &AtomicU64, length: Duration) -> Run {
     while trips.load(Ordering::Relaxed) < 10 * CONNECTIONS as u64 {
         turn(ring);
     }
-    let (cpu, count, wall, enters) =
-        (cpu_ns(), trips.load(Ordering::Relaxed), clock::now(), ring.counters().enters);
-    let end = wall + length.as_nanos() as u64;
+    let (cpu, count, before) = (cpu_ns(), trips.load(Ordering::Relaxed), ring.counters());
+    let end = clock::now() + length.as_nanos() as u64;
     while clock::now() < end {
         turn(ring);
     }
     let count = (trips.load(Ordering::Relaxed) - count) as f64;
+    let after = ring.counters();
+    let rare = [
+        after.enters - before.enters,
+        after.rearmed - before.rearmed,
+        after.overflowed - before.overflowed,
+        after.starved - before.starved,
+    ];
     Run {
         cpu_ns: (cpu_ns() - cpu) as f64 / count,
         trips_per_second: count / length.as_secs_f64(),
-        enters: (ring.counters().enters - enters) as f64 / count,
+        rare: rare.map(|n| n as f64 / count),
     }
 }
 

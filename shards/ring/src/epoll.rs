@@ -10,11 +10,12 @@ pub(crate) mod pool;
 
 use crate::slots::Slots;
 use crate::sock::{ACCEPT_PAUSE_NS, accept_needs_pause, accept_now, stream_socket};
+use crate::tcp_info::bytes_acknowledged;
 use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
 use conn::{Conn, write_all};
 use pool::Pool;
-use rustix::event::{EventfdFlags, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno as E;
 use rustix::net::{Shutdown, connect, shutdown, sockopt};
 use rustix::time::Timespec;
@@ -68,7 +69,7 @@ impl Epoll {
     /// A driver. Errors are the kernel's: out of descriptors or memory.
     pub fn new(sizes: Sizes) -> Result<Epoll, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Bell::new(EventfdFlags::NONBLOCK)?;
+        let bell = Bell::new()?;
         epoll::add(&epoll, bell.as_fd(), epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
         Ok(Epoll {
             epoll,
@@ -330,6 +331,7 @@ impl Ring for Epoll {
     fn close_listener(&mut self, listener: Listener) {
         let index = listener.0 as usize;
         let Some(Some(listening)) = self.listeners.get_mut(index) else { return };
+        // Closing would reset what waits in the queue: kernel-notes/0010.
         let resting = listening.retry_at.is_some();
         if !resting {
             self.accept_some(index, usize::MAX);
@@ -367,7 +369,7 @@ impl Ring for Epoll {
 
     fn send(&mut self, sock: Sock, payload: Payload) {
         let Some(conn) = self.conns.get_mut(sock) else { return self.discard(payload) };
-        debug_assert!(conn.sending.is_none(), "one send in flight a socket");
+        assert!(conn.sending.is_none(), "one send in flight a socket");
         conn.sending = Some((payload, 0));
         self.go_on_sending(sock);
     }
@@ -379,6 +381,10 @@ impl Ring for Epoll {
             // A failure means that the connection is gone, which receiving reports.
             let _ = shutdown(&conn.fd, Shutdown::Write);
         }
+    }
+
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64> {
+        bytes_acknowledged(self.conns.get_mut(sock)?.fd.as_fd())
     }
 
     fn close(&mut self, sock: Sock) {

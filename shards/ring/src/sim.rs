@@ -233,7 +233,8 @@ impl Net {
     }
 
     fn deliver_to_shard(&mut self, id: LinkId) {
-        let piece = 1 + self.draw((self.weather.piece_max as u64).min(u64::from(self.sizes.buffer_bytes))) as usize;
+        let piece =
+            1 + self.draw((self.weather.piece_max as u64).min(u64::from(self.sizes.buffer_bytes))) as usize;
         self.links[id].to_shard.under_way = false;
         let Some(sock) = self.links[id].sock else { return };
         let receiving = self.shard_slot(id).is_some_and(|s| s.open && s.receiving);
@@ -323,8 +324,11 @@ impl Net {
 
     fn give_buffer(&mut self, held: Held) {
         self.free_buffers.push(held.id);
-        if let Some(id) = self.starved.pop_front() {
+        while let Some(id) = self.starved.pop_front() {
             self.pull(id, Side::Shard);
+            if self.links[id].to_shard.under_way {
+                return;
+            }
         }
     }
 
@@ -337,11 +341,25 @@ impl Net {
 
     fn open_slot(&mut self, link: LinkId) -> Sock {
         let number = self.free_slots.pop_front().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, link, open: false, receiving: false, pending: 0, sending: None });
+            self.slots.push(Slot {
+                generation: 0,
+                link,
+                open: false,
+                receiving: false,
+                pending: 0,
+                sending: None,
+            });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[number as usize];
-        *slot = Slot { generation: slot.generation + 1, link, open: true, receiving: false, pending: 0, sending: None };
+        *slot = Slot {
+            generation: slot.generation + 1,
+            link,
+            open: true,
+            receiving: false,
+            pending: 0,
+            sending: None,
+        };
         let sock = Sock { slot: number, generation: slot.generation };
         self.links[link].sock = Some(sock);
         sock
@@ -464,6 +482,11 @@ impl Ring for Sim {
         self.net.links[link].shard_closed = true;
         self.net.pull(link, Side::Actor);
         self.net.free_if_done(sock.slot);
+    }
+
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64> {
+        let link = self.net.open(sock)?.link;
+        Some(1 + self.net.links[link].to_actor.taken)
     }
 
     fn bytes(&self, held: &Held) -> &[u8] {

@@ -22,7 +22,7 @@ pub struct Listener(pub u32);
 const BACKLOG: i32 = 4096;
 
 /// Opens a listening socket on `at`, one of several on the same address (`SO_REUSEPORT`), so that each
-/// shard has a queue of its own. Errors are the kernel's: address in use, not available, forbidden.
+/// shard has a queue of its own; how even their shares are: kernel-notes/0009. Errors are the kernel's: address in use, not available, forbidden.
 pub fn listen(at: SocketAddr) -> Result<OwnedFd, Errno> {
     let socket = stream_socket(at)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -69,8 +69,11 @@ pub(crate) fn accept_now(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Er
     Ok((socket, peer))
 }
 
-/// The address of the other side; `ENOTCONN` if it left before it was asked for.
+/// The address of the other side; `ECONNABORTED` if it has reset the connection before it was asked for.
 pub(crate) fn peer_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
-    let any = net::getpeername(socket)?.ok_or(Errno(rustix::io::Errno::NOTCONN.raw_os_error()))?;
-    Ok(SocketAddr::try_from(any)?)
+    match net::getpeername(socket) {
+        Ok(Some(any)) => Ok(SocketAddr::try_from(any)?),
+        Ok(None) | Err(rustix::io::Errno::NOTCONN) => Err(rustix::io::Errno::CONNABORTED.into()),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -10,20 +10,24 @@
 pub(crate) mod buffers;
 mod complete;
 pub(crate) mod conn;
+pub mod probe;
 pub(crate) mod queue;
 mod send;
 pub mod setup;
+#[cfg(test)]
+mod tests;
 pub(crate) mod token;
 
 use crate::slots::Slots;
 use crate::sock::{peer_address, stream_socket};
+use crate::tcp_info::bytes_acknowledged;
 use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
 use buffers::{Buffers, GROUP};
 use conn::{Conn, Listening, Receive};
 use io_uring::{cqueue, opcode, types};
+pub use probe::probe;
 use queue::{Entered, Queue};
-use rustix::event::EventfdFlags;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{Shutdown, SocketFlags, shutdown, sockopt};
 use send::{Frames, Sending};
@@ -62,9 +66,10 @@ impl Uring {
     /// A driver for the calling thread. `sizes.buffers` must be a power of two; `sizes.submissions` is cut
     /// to `sizes.completions`. The error tells why the kernel refuses, with its cure.
     pub fn new(sizes: Sizes) -> Result<Uring, SetupFault> {
+        assert!(sizes.buffers.is_power_of_two(), "sizes.buffers must be a power of two");
         let ring = setup::make_ring(&sizes)?;
         let buffers = Buffers::new(&ring, &sizes).map_err(SetupFault::from_errno)?;
-        let bell = Bell::new(EventfdFlags::empty()).map_err(SetupFault::Other)?;
+        let bell = Bell::new().map_err(SetupFault::Other)?;
         let mut uring = Uring {
             queue: Queue::new(ring),
             conns: Slots::new(),
@@ -193,7 +198,7 @@ impl Uring {
         }
     }
 
-    /// Empties the queue of a listener whose accept has ended, then closes it.
+    /// Empties the queue of a listener whose accept has ended, then closes it: kernel-notes/0010.
     fn finish_listener(&mut self, index: usize) {
         let Some(listening) = self.listeners[index].take() else { return };
         let listener = Listener(index as u32);
@@ -220,7 +225,7 @@ impl Uring {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.queue.reap(&mut reaped);
         for completion in reaped.drain(..) {
-            self.complete(&completion);
+            self.complete(completion.user_data(), completion.result(), completion.flags());
         }
         self.reaped = reaped;
         // A zero limit of ours is not the caller's time being over.
@@ -299,7 +304,7 @@ impl Ring for Uring {
 
     fn send(&mut self, sock: Sock, payload: Payload) {
         let Some(conn) = self.open(sock) else { return self.discard(payload) };
-        debug_assert!(conn.sending.is_none(), "one send in flight a socket");
+        assert!(conn.sending.is_none(), "one send in flight a socket");
         if payload.is_empty() {
             return self.ready.push(Event::Sent { sock, payload, result: Ok(()) });
         }
@@ -314,6 +319,10 @@ impl Ring for Uring {
             // A failure means that the connection is gone, which receiving reports.
             let _ = shutdown(&conn.fd, Shutdown::Write);
         }
+    }
+
+    fn acknowledged(&mut self, sock: Sock) -> Option<u64> {
+        bytes_acknowledged(self.open(sock)?.fd.as_fd())
     }
 
     fn close(&mut self, sock: Sock) {

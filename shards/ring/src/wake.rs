@@ -14,10 +14,9 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// A silent bell. `NONBLOCK` only for drivers that read it themselves: io_uring refuses to wait for a
-    /// read of a non-blocking file and answers `EAGAIN`.
-    pub(crate) fn new(flags: EventfdFlags) -> Result<Arc<Bell>, Errno> {
-        let fd = eventfd(0, flags | EventfdFlags::CLOEXEC)?;
+    /// A silent bell. Non-blocking, so that a wake never waits; a ring's read of it waits all the same.
+    pub(crate) fn new() -> Result<Arc<Bell>, Errno> {
+        let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Arc::new(Bell { fd, rung: AtomicBool::new(false) }))
     }
 
@@ -54,7 +53,7 @@ mod tests {
 
     #[test]
     fn many_wakes_are_one_write() {
-        let bell = Bell::new(EventfdFlags::NONBLOCK).unwrap();
+        let bell = Bell::new().unwrap();
         for _ in 0..5 {
             bell.wake();
         }

@@ -99,7 +99,7 @@ impl Engine {
         match http::request(&c.buffer) {
             Read::Partial(Some(head)) if head.get("x-do").is_some_and(|d| d == "early") => {
                 c.busy = true;
-                self.plan(conn, vec![Step::Send(answer(413, &head, b"early", false)), Step::Close], world);
+                self.plan(conn, vec![Step::Send(answer(413, &head, b"early", true)), Step::Close], world);
             }
             Read::Partial(_) => {}
             Read::Whole(message, used) => {
@@ -157,7 +157,8 @@ impl Engine {
             "half-head" => vec![Step::Send(b"HTTP/1.1 200 OK\r\nconte".to_vec()), Step::Close],
             "garbage" => vec![Step::Send(b"SSH-2.0-OpenSSH\r\n\r\n".to_vec()), Step::Close],
             "bad-framing" => {
-                let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+                let head =
+                    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
                 vec![Step::Send(head), Step::Close]
             }
             "die-mid" => {
@@ -170,7 +171,8 @@ impl Engine {
                 let mut piece = format!("{:x}\r\n", events.len()).into_bytes();
                 piece.extend_from_slice(events);
                 piece.extend_from_slice(b"\r\n");
-                let head = answer_head(head, "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n");
+                let head =
+                    answer_head(head, "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n");
                 vec![Step::Send(head), Step::Send(piece), Step::Close]
             }
             "hang" | "early" => vec![],
@@ -217,7 +219,7 @@ impl Engine {
                 self.read(conn, world);
             }
             Step::IdleClose(served) => {
-                if !c.busy && c.served == served {
+                if !c.busy && c.served == served && c.buffer.is_empty() {
                     c.closed = true;
                     world.close(conn);
                 }

@@ -12,7 +12,7 @@ mod world;
 use world::{Mix, run};
 
 /// Seeds of the ordinary run.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 60;
 
 fn seeds() -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());

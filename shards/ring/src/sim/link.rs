@@ -29,6 +29,8 @@ pub(crate) struct Link {
 #[derive(Default)]
 pub(crate) struct Pipe {
     pub bytes: VecDeque<u8>,
+    /// Bytes that the receiver took so far.
+    pub taken: u64,
     pub fin: bool,
     pub fin_told: bool,
     pub reset: bool,
@@ -63,6 +65,7 @@ impl Pipe {
 
     pub(crate) fn take(&mut self, most: usize) -> Vec<u8> {
         let many = self.bytes.len().min(most);
+        self.taken += many as u64;
         self.bytes.drain(..many).collect()
     }
 }

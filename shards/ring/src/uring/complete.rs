@@ -15,13 +15,13 @@ use rustix::net::{Shutdown, shutdown};
 use std::os::fd::{FromRawFd, OwnedFd};
 
 impl Uring {
-    /// Turns one completion into state and at most a few events.
-    pub(super) fn complete(&mut self, completion: &cqueue::Entry) {
-        let Some((op, sock)) = unpack(completion.user_data()) else { return };
-        let result = completion.result();
-        let last = !cqueue::more(completion.flags());
+    /// Turns one completion into state and at most a few events. One whose generation has passed would
+    /// change nothing; none is expected, since a slot is kept until its last completion.
+    pub(super) fn complete(&mut self, user_data: u64, result: i32, flags: u32) {
+        let Some((op, sock)) = unpack(user_data) else { return };
+        let last = !cqueue::more(flags);
         match op {
-            Op::Receive => self.received(sock, result, cqueue::buffer_select(completion.flags()), last),
+            Op::Receive => self.received(sock, result, cqueue::buffer_select(flags), last),
             Op::Send => self.sent(sock, result),
             Op::Connect => self.connected(sock, result),
             Op::Cancel => self.ended_one(sock),
@@ -83,6 +83,7 @@ impl Uring {
             // No buffer was left: wait for one. Not armed at once, which would spin.
             E::NOBUFS => {
                 self.counters.starved += 1;
+                self.buffers.ran_out();
                 conn.receive = Receive::Starved;
                 self.starved.push_back(sock);
             }

@@ -17,7 +17,8 @@ pub enum SetupFault {
     Missing,
     /// `EINVAL`: the kernel lacks `DEFER_TASKRUN` (6.1) or another flag that is worth using a ring for.
     TooOld,
-    /// `ENOMEM`: `RLIMIT_MEMLOCK`, which ring memory counts against, or memory itself is used up.
+    /// `ENOMEM`: `RLIMIT_MEMLOCK`, which ring memory counts against (kernel-notes/0006), or memory itself is
+    /// used up.
     LockedMemory,
     /// Out of descriptors, or something not foreseen.
     Other(Errno),

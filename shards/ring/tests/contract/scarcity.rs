@@ -34,6 +34,33 @@ pub fn serves_all_with_four_buffers<R: Ring>(make: &dyn Fn(Sizes) -> R) {
     shard.settle(&sizes);
 }
 
+/// Every buffer can be in use at once, however many the driver shows the kernel at first.
+pub fn fills_nearly_all_buffers_at_once<R: Ring>(make: &dyn Fn(Sizes) -> R) {
+    let sizes = Sizes { buffers: 1024, buffer_bytes: 256, ..small() };
+    let mut shard = Shard::new(make(sizes));
+    let (_, address) = shard.listen();
+    let streams: Vec<_> = (0..10)
+        .map(|seed| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(&pattern(20_000, seed)).unwrap();
+            stream
+        })
+        .collect();
+    let mut held = Vec::new();
+    shard.run(
+        |shard, seen| match seen {
+            Seen::Accepted(sock) => shard.ring.receive(sock),
+            Seen::Received(_, buffer) => held.push(buffer),
+            _ => panic!("not expected"),
+        },
+        |shard| shard.open.len() == 10 && shard.open.values().all(|peer| peer.got.len() == 20_000),
+    );
+    assert!(held.len() >= 782);
+    held.into_iter().for_each(|held| shard.ring.release(held));
+    assert_eq!(shard.ring.counters().buffers_free, 1024);
+    drop(streams);
+}
+
 /// All buffers are held, all sockets have bytes: waiting must cost nothing.
 pub fn does_not_spin_without_buffers<R: Ring>(make: &dyn Fn(Sizes) -> R) {
     let (mut shard, _streams, held) = starved_shard(make);

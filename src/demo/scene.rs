@@ -1,0 +1,246 @@
+//! What the demo shows: simulated engines and a gateway in this process, in a folder that goes with it. Owns
+//! starting and ending them; the gateway starts, serves and goes down as `warmpath serve` does.
+
+use super::board::{Clocks, Seen};
+use crate::serve;
+use serde_json::json;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use warmpath_admin::{AdminFault, Options, Outside};
+use warmpath_core::control::{DataPlane, ShardReport};
+use warmpath_perf::engine::faults::Faults;
+use warmpath_perf::engine::{Config, Handle, Timing, start};
+use warmpath_ring::{Sizes, clock};
+use warmpath_shards::Settings;
+use warmpath_shards::budget::Budget;
+use warmpath_shards::fleet::{Fleet, Plan, ShardFault, Threads};
+
+/// Bytes for request bodies and waiting answers.
+const BODY_BYTES: u64 = 256 << 20;
+
+/// The running parts.
+pub struct Scene {
+    engines: Vec<Handle>,
+    resting: bool,
+    fleet: Arc<Fleet>,
+    shards: Threads,
+    admin: JoinHandle<Result<(), AdminFault>>,
+    address: SocketAddr,
+    driver: &'static str,
+    folder: Folder,
+}
+
+impl Scene {
+    /// Starts `engines` engines and a gateway before them.
+    pub fn start(engines: usize, port: Option<u16>) -> Result<Scene, String> {
+        let engines: Vec<Handle> = (0..engines).map(engine).collect::<Result<_, _>>()?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port.map_or_else(free_port, Ok)?));
+        let folder = Folder::new()?;
+        let rules = folder.path.join("rules.json");
+        let addresses: Vec<SocketAddr> = engines.iter().map(|e| e.addr).collect();
+        std::fs::write(&rules, rule_bodies(address, &addresses).to_string())
+            .map_err(|e| format!("{}: can't be written: {e}", rules.display()))?;
+        let (driver, fleet, shards) = shards()?;
+        let fleet = Arc::new(fleet);
+        let admin = admin(&folder.path, rules, fleet.clone())?;
+        Ok(Scene { engines, resting: false, fleet, shards, admin, address, driver, folder })
+    }
+
+    /// Where the gateway listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the engines listen.
+    pub fn engines(&self) -> Vec<SocketAddr> {
+        self.engines.iter().map(|engine| engine.addr).collect()
+    }
+
+    /// What the shards report.
+    pub fn reports(&self) -> Vec<ShardReport> {
+        self.fleet.reports()
+    }
+
+    /// What each engine counted.
+    pub fn seen(&self) -> Vec<Seen> {
+        let seen = |(index, engine): (usize, &Handle)| {
+            let stats = engine.stats();
+            Seen {
+                running: stats.running,
+                prompt: stats.tokens.prompt,
+                cached: stats.tokens.cached,
+                resting: self.resting && index == 0,
+            }
+        };
+        self.engines.iter().enumerate().map(seen).collect()
+    }
+
+    /// The clock of receipts and that of people, at one moment.
+    pub fn clocks(&self) -> Clocks {
+        Clocks { now: clock::now(), wall: serve::wall() }
+    }
+
+    /// The first of several engines takes no further connection, or does again. What it is serving it ends.
+    pub fn rest_first(&mut self, rest: bool) {
+        if rest == self.resting || self.engines.len() < 2 {
+            return;
+        }
+        self.resting = rest;
+        let off = Faults { refuse: true, keepalive_close_after: Some(1), ..Faults::default() };
+        self.engines[0].set_faults(if rest { off } else { Faults::default() });
+    }
+
+    /// Whether the gateway has gone down, for example by Ctrl-C.
+    pub fn is_over(&self) -> bool {
+        self.admin.is_finished()
+    }
+
+    /// Ends the gateway by the signal that ends `serve`, then the engines.
+    pub fn end(self) -> Result<(), String> {
+        if !self.admin.is_finished() {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
+                .map_err(|e| format!("the gateway can't be told to end: {e}"))?;
+        }
+        ended(self.admin)?;
+        serve::join(self.shards)
+    }
+
+    /// What it is and how to take part.
+    pub fn intro(&self) -> String {
+        let (address, socket) = (self.address, self.folder.path.join("ctl.sock"));
+        format!(
+            "warmpath demo: {} simulated engines behind http://{address}, {} shard(s) on {}\n\
+             small goes by the beginning of its prompt (hash_home: where that was before), large to the \
+             endpoint with the fewest requests in flight\n\n\
+             Chat with it:    curl -N http://{address}/v1/chat/completions -H 'Content-Type: application/json' \
+             -d '{{\"model\":\"small\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\
+             Look into it:    warmpath ctl --socket {} rules list\n",
+            self.engines.len(),
+            self.shards.len(),
+            self.driver,
+            socket.display()
+        )
+    }
+}
+
+fn engine(_: usize) -> Result<Handle, String> {
+    let timing = Timing {
+        ttft: Duration::from_millis(60),
+        itl: Duration::from_millis(20),
+        // Slow enough that a cold prompt shows in the first byte.
+        prefill_tps: 4000,
+    };
+    let models = vec!["small".into(), "large".into()];
+    start(Config { models, timing, tokens: 24, ..Config::default() }).map_err(|e| e.to_string())
+}
+
+fn rule_bodies(address: SocketAddr, engines: &[SocketAddr]) -> serde_json::Value {
+    let endpoint = |e: &SocketAddr| json!({"endpointIP": e.ip(), "targetPort": e.port(), "weight": 1});
+    let endpoints: Vec<_> = engines.iter().map(endpoint).collect();
+    let rule = |name: &str, selector: u8| {
+        json!({
+            "serviceArguments": {
+                "externalIP": address.ip(), "port": address.port(), "protocol": "tcp", "mode": 4,
+                "name": name, "model_name": name, "sel": selector, "sse_mode": true,
+            },
+            "endpoints": endpoints,
+        })
+    };
+    json!([rule("small", 8), rule("large", 4)])
+}
+
+/// Shards on io_uring, or where that can't be had on epoll.
+fn shards() -> Result<(&'static str, Fleet, Threads), String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let settings = Settings::default();
+    let plan = Plan {
+        shards: cores.min(2),
+        cores: Vec::new(),
+        sizes: Sizes::default(),
+        settings,
+        seed: serve::random(),
+    };
+    let start = |driver| serve::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)));
+    let on_epoll = |fault: ShardFault| {
+        eprintln!("warmpath: {fault}; the demo goes on with epoll");
+        start(serve::Driver::Epoll).map(|(fleet, threads)| ("epoll", fleet, threads))
+    };
+    start(serve::Driver::Uring)
+        .map(|(fleet, threads)| ("io_uring", fleet, threads))
+        .or_else(on_epoll)
+        .map_err(|fault| fault.to_string())
+}
+
+/// The admin thread, once it serves.
+fn admin(
+    folder: &Path,
+    rules: PathBuf,
+    fleet: Arc<Fleet>,
+) -> Result<JoinHandle<Result<(), AdminFault>>, String> {
+    let outside = Outside {
+        data_plane: fleet,
+        now: clock::now,
+        wall: serve::wall,
+        random: serve::random,
+        say: serve::say,
+    };
+    let options = Options {
+        admin: SocketAddr::from(([127, 0, 0, 1], 0)),
+        socket: folder.join("ctl.sock"),
+        state_dir: folder.join("state"),
+        rules_file: Some(rules),
+        lame_duck: Duration::ZERO,
+        drain_timeout: Duration::from_secs(10),
+    };
+    std::fs::create_dir_all(&options.state_dir)
+        .map_err(|e| format!("{}: can't be made: {e}", options.state_dir.display()))?;
+    let (started, waiting) = channel();
+    let thread = std::thread::spawn(move || {
+        warmpath_admin::run(&options, outside, |_| {
+            // Whoever waited may be gone only if this process is ending.
+            let _ = started.send(());
+        })
+    });
+    match waiting.recv() {
+        Ok(()) => Ok(thread),
+        Err(_) => Err(ended(thread).err().unwrap_or_else(|| "the gateway ended at once".into())),
+    }
+}
+
+fn ended(admin: JoinHandle<Result<(), AdminFault>>) -> Result<(), String> {
+    match admin.join() {
+        Ok(done) => done.map_err(|fault| fault.to_string()),
+        Err(_) => Err("the admin thread ended by a panic; see its message above".into()),
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
+    listener.map(|at| at.port()).map_err(|e| format!("no free port on loopback: {e}"))
+}
+
+/// A folder of this process in the system's place for such; removed when dropped.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn new() -> Result<Folder, String> {
+        let path = std::env::temp_dir().join(format!("warmpath-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|e| {
+            format!("{}: can't be made: {e}; set TMPDIR to a folder that can", path.display())
+        })?;
+        Ok(Folder { path })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
