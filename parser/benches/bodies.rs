@@ -4,7 +4,9 @@ mod measure;
 
 use measure::{Contender, compare};
 use std::hint::black_box;
+use warmpath_parser::http1::{ChunkDecoder, Limits};
 use warmpath_parser::json::{JsonLimits, Member, Members, peek};
+use warmpath_parser::sse::Framer;
 
 fn main() {
     for size in [1_000, 10_000, 100_000, 1_000_000] {
@@ -12,6 +14,33 @@ fn main() {
     }
     body("cjk 100000 B", &chat(100_000, "模型推理网关，快速且正确。\\n"));
     body("token ids 100000 B", &token_ids(100_000));
+    stream();
+}
+
+/// One streamed token as an engine sends it: a chunk that holds one event.
+fn stream() {
+    let event = format!(
+        "data: {{\"id\":\"chatcmpl-1\",\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
+        "x".repeat(190)
+    );
+    let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+    let (mut framer, mut kept) = (Framer::new(4096), Vec::with_capacity(4096));
+    let events = || framer.advance(black_box(event.as_bytes()), &mut kept).consumed as u64;
+    let (mut decoder, limits) = (ChunkDecoder::new(), Limits::default());
+    let chunks = || {
+        let input = black_box(chunk.as_bytes());
+        let data = decoder.advance(input, &limits).expect("valid");
+        let rest = decoder.advance(&input[data.consumed..], &limits).expect("valid");
+        (data.consumed + rest.consumed) as u64
+    };
+    compare(
+        "one event",
+        event.len(),
+        vec![
+            Contender { name: "sse framer", work: Box::new(events) },
+            Contender { name: "chunk decoder", work: Box::new(chunks) },
+        ],
+    );
 }
 
 fn body(title: &str, body: &[u8]) {

@@ -47,6 +47,8 @@ pub enum Malformed {
     NameNotToken,
     /// Whitespace between a field name and its colon.
     SpaceBeforeColon,
+    /// A field name that is Content-Length or Transfer-Encoding for readers who take another mark, mostly `_`, for `-`.
+    NameInDisguise,
     /// A field line continues on the next line (obs-fold).
     ObsFold,
     /// A field value holds NUL or another control byte.
@@ -137,6 +139,7 @@ impl Malformed {
             SpaceBeforeFirstField,
             NameNotToken,
             SpaceBeforeColon,
+            NameInDisguise,
             ObsFold,
             ValueByte,
             HeadTooLarge,
@@ -209,6 +212,9 @@ impl Malformed {
             SpaceBeforeFirstField => (400, "RFC 9112 2.2", "whitespace before the first field"),
             NameNotToken => (400, "RFC 9110 5.1", "a field name is not a token"),
             SpaceBeforeColon => (400, "RFC 9112 5.1", "whitespace between a field name and its colon"),
+            NameInDisguise => {
+                (400, "RFC 9112 11.2", "a field name imitates a framing field with another mark for -")
+            }
             ObsFold => (400, "RFC 9112 5.2", "a field value is folded over lines"),
             ValueByte => (400, "RFC 9110 5.5", "a field value holds a control byte"),
             HeadTooLarge => (431, "RFC 6585 5", "the head is larger than the bound"),

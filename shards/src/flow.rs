@@ -36,6 +36,7 @@ pub struct Flow<R: Ring> {
     pub(crate) random: Random,
     pub(crate) view: Vec<EndpointView>,
     pub(crate) members: Members,
+    pub(crate) scratch: Vec<u8>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
     turn: Turn,
@@ -44,6 +45,7 @@ pub struct Flow<R: Ring> {
 /// What the shard holds of memory, and who waits for some.
 pub(crate) struct Memory {
     pub spare: Spare,
+    #[expect(clippy::vec_box, reason = "they move between here and their clients as boxes")]
     pub exchanges: Vec<Box<Exchange>>,
     pub budget: Arc<Budget>,
     /// Clients whose bodies wait for memory, first come first.
@@ -57,7 +59,7 @@ pub(crate) struct Memory {
 #[derive(Default)]
 struct Turn {
     events: Vec<Event>,
-    due: Vec<Sock>,
+    due: Vec<(Sock, Nanos)>,
 }
 
 /// Exchanges kept for reuse.
@@ -89,6 +91,7 @@ impl<R: Ring> Flow<R> {
             random: Random::new(seed),
             view: Vec::new(),
             members: Members::new(),
+            scratch: Vec::new(),
             phase: DrainPhase::Serving,
             now,
             turn: Turn::default(),
@@ -216,14 +219,18 @@ impl<R: Ring> Flow<R> {
     fn expire(&mut self) {
         let mut due = std::mem::take(&mut self.turn.due);
         self.timers.expire(self.now, &mut due);
-        for sock in due.drain(..) {
+        for (sock, at) in due.drain(..) {
             match self.conns.take(sock) {
                 Conn::Client(mut client) => {
-                    self.client_due(&mut client);
+                    if client.deadline.armed == at {
+                        self.client_due(&mut client);
+                    }
                     self.conns.put_client(client);
                 }
                 Conn::Upstream(mut upstream) => {
-                    self.upstream_due(&mut upstream);
+                    if upstream.deadline.armed == at {
+                        self.upstream_due(&mut upstream);
+                    }
                     self.conns.put_upstream(upstream);
                 }
                 Conn::Vacant => {}

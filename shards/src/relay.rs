@@ -21,8 +21,8 @@ const SLOW_READER: u64 = 64 * 1024;
 impl<R: Ring> Flow<R> {
     /// Bytes came from an endpoint.
     pub(crate) fn upstream_bytes(&mut self, upstream: &mut Upstream, held: Held) {
-        let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
-        let Some(mut client) = client.filter(|_| upstream.state == UpstreamState::Busy) else {
+        let carries = upstream.client.filter(|_| upstream.state == UpstreamState::Busy);
+        let Some(mut client) = carries.and_then(|sock| self.conns.take_client(sock)) else {
             return self.unasked_bytes(upstream, held);
         };
         match client.stage {

@@ -1,7 +1,8 @@
 //! A timer wheel. Owns when a connection is looked at next; must never know why.
 //!
-//! Deadlines move with almost every read and almost never fire, so moving one costs nothing here: the
-//! connection keeps its deadline itself, an entry that fires too early is put back by [`Timers::arm`].
+//! Deadlines move with almost every read and almost never fire, so moving one later costs nothing here: the
+//! connection keeps its deadline itself, and arms anew when its entry fires too early. An entry that an
+//! earlier one replaced is told by its time and ignored.
 
 use warmpath_core::{MILLISECOND, Nanos};
 use warmpath_ring::Sock;
@@ -41,8 +42,8 @@ impl Timers {
         self.filled[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// Appends the sockets due at `now` to `due`.
-    pub fn expire(&mut self, now: Nanos, due: &mut Vec<Sock>) {
+    /// Appends the entries due at `now` to `due`, with the time they were armed for.
+    pub fn expire(&mut self, now: Nanos, due: &mut Vec<(Sock, Nanos)>) {
         let last = now / TICK;
         while self.tick <= last {
             match self.next_filled() {
@@ -61,12 +62,12 @@ impl Timers {
         self.next_filled().map(|tick| (tick * TICK).saturating_sub(now))
     }
 
-    fn empty_slot(&mut self, slot: usize, now: Nanos, due: &mut Vec<Sock>) {
+    fn empty_slot(&mut self, slot: usize, now: Nanos, due: &mut Vec<(Sock, Nanos)>) {
         let mut entries = std::mem::replace(&mut self.slots[slot], std::mem::take(&mut self.spare));
         self.filled[slot / 64] &= !(1 << (slot % 64));
         for (sock, at) in entries.drain(..) {
             if at <= now {
-                due.push(sock);
+                due.push((sock, at));
             } else {
                 self.slots[slot].push((sock, at));
                 self.filled[slot / 64] |= 1 << (slot % 64);
@@ -108,7 +109,7 @@ mod tests {
     fn run(timers: &mut Timers, now: Nanos) -> Vec<u32> {
         let mut due = Vec::new();
         timers.expire(now, &mut due);
-        due.iter().map(|s| s.slot).collect()
+        due.iter().map(|(s, _)| s.slot).collect()
     }
 
     #[test]

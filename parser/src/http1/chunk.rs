@@ -144,7 +144,7 @@ impl ChunkDecoder {
             (_, None) if self.digits == 0 => Err(Malformed::ChunkSizeEmpty),
             (b'\r', None) => Ok(Stage::SizeLf),
             (b';', None) => {
-                self.line = u32::from(self.digits);
+                self.line = u32::from(self.digits) + 1;
                 Ok(Stage::Extension)
             }
             _ => Err(Malformed::ChunkSizeByte),
@@ -154,14 +154,19 @@ impl ChunkDecoder {
     /// A run of extension bytes; returns how many are dealt with.
     fn extension(&mut self, input: &[u8], at: usize, limits: &Limits) -> Result<usize, Malformed> {
         let run = scan::value_end(input, at) - at;
-        self.line = self.line.saturating_add(crate::span::narrow(run));
-        self.extensions = self.extensions.saturating_add(crate::span::narrow(run));
-        if self.line >= limits.chunk_line_bytes {
-            return Err(Malformed::ChunkLineTooLong);
+        let line_room = limits.chunk_line_bytes.saturating_sub(self.line);
+        let body_room = limits.chunk_line_bytes.saturating_mul(4).saturating_sub(self.extensions);
+        if run > line_room.min(body_room) as usize {
+            // The bound that was passed first, so that the verdict does not depend on the split.
+            let line_first = line_room <= body_room;
+            return Err(if line_first {
+                Malformed::ChunkLineTooLong
+            } else {
+                Malformed::ChunkExtensionsTooLong
+            });
         }
-        if self.extensions > limits.chunk_line_bytes.saturating_mul(4) {
-            return Err(Malformed::ChunkExtensionsTooLong);
-        }
+        self.line += crate::span::narrow(run);
+        self.extensions += crate::span::narrow(run);
         match input.get(at + run) {
             None => return Ok(run),
             Some(b'\r') => self.stage = Stage::SizeLf,

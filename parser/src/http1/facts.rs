@@ -5,7 +5,7 @@
 
 use super::field::Field;
 use super::framing::BodyFields;
-use super::head::{Header, Version};
+use super::head::Version;
 use super::host;
 use crate::{Malformed, Span, scan};
 
@@ -61,6 +61,27 @@ fn listable(option: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// Lengths of `content-length` and `transfer-encoding`.
+#[inline(always)]
+fn is_framing_length(bytes: usize) -> bool {
+    matches!(bytes, 14 | 17)
+}
+
+/// Gateways of the CGI kind hand `_` and `-`, some of them any mark, on as the same byte, so a framing field
+/// spelled with another mark would be read behind this proxy and not by it.
+fn undisguised(name: &[u8]) -> Result<(), Malformed> {
+    let imitates = |framing: &[u8]| {
+        name.len() == framing.len()
+            && name.iter().zip(framing).all(|(byte, like)| {
+                byte.eq_ignore_ascii_case(like) || (*like == b'-' && !byte.is_ascii_alphanumeric())
+            })
+    };
+    if imitates(b"content-length") || imitates(b"transfer-encoding") {
+        return Err(Malformed::NameInDisguise);
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     pub(super) body: BodyFields,
@@ -70,22 +91,34 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// Takes in one line of `buf`.
     #[inline(always)]
-    pub(super) fn note(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
-        match header.field {
-            Field::Other => Ok(()),
-            _ => self.note_known(header, buf),
+    pub(super) fn note(
+        &mut self,
+        field: Field,
+        name: Span,
+        value: Span,
+        buf: &[u8],
+    ) -> Result<(), Malformed> {
+        match field {
+            Field::Other if is_framing_length(name.len()) => undisguised(name.of(buf)),
+            Field::ContentLength
+            | Field::TransferEncoding
+            | Field::Connection
+            | Field::Host
+            | Field::Expect => self.note_known(field, value, buf),
+            _ => Ok(()),
         }
     }
 
     #[inline(never)]
-    fn note_known(&mut self, header: &Header, buf: &[u8]) -> Result<(), Malformed> {
-        let value = header.value.of(buf);
-        match header.field {
+    fn note_known(&mut self, field: Field, span: Span, buf: &[u8]) -> Result<(), Malformed> {
+        let value = span.of(buf);
+        match field {
             Field::ContentLength => self.body.note_length(value),
             Field::TransferEncoding => self.body.note_codings(value),
             Field::Connection => self.connection.note(value),
-            Field::Host => self.note_host(header.value, value),
+            Field::Host => self.note_host(span, value),
             Field::Expect => self.note_expect(value),
             _ => Ok(()),
         }

@@ -57,10 +57,11 @@ impl FieldLines {
         headers: &mut Headers,
         facts: &mut Facts,
     ) -> Result<Option<usize>, Malformed> {
+        let room = headers.room(limits.headers);
         loop {
             if let Stage::Line = self.stage {
                 let Some(&first) = window.get(self.at) else { return Ok(None) };
-                self.begin(first, limits, headers)?;
+                self.begin(first, room, headers)?;
             }
             if let Stage::Name = self.stage
                 && !self.name(window)?
@@ -70,9 +71,15 @@ impl FieldLines {
             if let Stage::End = self.stage {
                 return self.end(window);
             }
-            let Some(header) = self.value(window)? else { return Ok(None) };
-            facts.note(&header, window)?;
-            headers.push(header);
+            if !self.value(window)? {
+                return Ok(None);
+            }
+            let name = Span::new(self.line, self.name_end);
+            let value = trim(window, self.name_end + 1, self.at);
+            let field = Field::of(name.of(window));
+            self.at += 2;
+            facts.note(field, name, value, window)?;
+            headers.push(Header { name, value, line: Span::new(self.line, self.at), field });
         }
     }
 
@@ -85,18 +92,17 @@ impl FieldLines {
     }
 
     #[inline(always)]
-    fn begin(&mut self, first: u8, limits: &Limits, headers: &Headers) -> Result<(), Malformed> {
-        match first {
-            b'\r' => {
-                self.at += 1;
-                self.stage = Stage::End;
-                return Ok(());
-            }
-            b'\n' => return Err(Malformed::BareLf),
-            b' ' | b'\t' if headers.is_empty() => return Err(Malformed::SpaceBeforeFirstField),
-            b' ' | b'\t' => return Err(Malformed::ObsFold),
-            _ if headers.is_full(limits.headers) => return Err(Malformed::TooManyHeaders),
-            _ => {}
+    fn begin(&mut self, first: u8, room: usize, headers: &Headers) -> Result<(), Malformed> {
+        if first == b'\r' {
+            self.at += 1;
+            self.stage = Stage::End;
+            return Ok(());
+        }
+        if first <= b' ' {
+            return Err(bad_first_byte(first, headers.is_empty()));
+        }
+        if headers.len() >= room {
+            return Err(Malformed::TooManyHeaders);
         }
         self.line = self.at;
         self.stage = Stage::Name;
@@ -118,22 +124,29 @@ impl FieldLines {
         Ok(true)
     }
 
+    /// Whether the value and its line end are complete; the position stays at the CR.
     #[inline(always)]
-    fn value(&mut self, window: &[u8]) -> Result<Option<Header>, Malformed> {
+    fn value(&mut self, window: &[u8]) -> Result<bool, Malformed> {
         self.at = scan::value_end(window, self.at);
         match (window.get(self.at), window.get(self.at + 1)) {
-            (None, _) | (Some(b'\r'), None) => return Ok(None),
+            (None, _) | (Some(b'\r'), None) => return Ok(false),
             (Some(b'\r'), Some(b'\n')) => {}
             (Some(b'\r'), Some(_)) => return Err(Malformed::BareCr),
             (Some(b'\n'), _) => return Err(Malformed::BareLf),
             (Some(_), _) => return Err(Malformed::ValueByte),
         }
-        let name = Span::new(self.line, self.name_end);
-        let value = trim(window, self.name_end + 1, self.at);
-        self.at += 2;
         self.stage = Stage::Line;
-        let line = Span::new(self.line, self.at);
-        Ok(Some(Header { name, value, line, field: Field::of(name.of(window)) }))
+        Ok(true)
+    }
+}
+
+#[cold]
+fn bad_first_byte(byte: u8, is_first_line: bool) -> Malformed {
+    match byte {
+        b'\n' => Malformed::BareLf,
+        b' ' | b'\t' if is_first_line => Malformed::SpaceBeforeFirstField,
+        b' ' | b'\t' => Malformed::ObsFold,
+        _ => Malformed::NameNotToken,
     }
 }
 

@@ -73,6 +73,11 @@ impl BodyFields {
     }
 
     pub(super) fn note_codings(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        // What nearly every message says; the loop would come to the same.
+        if self.codings == Codings::Absent && value.eq_ignore_ascii_case(b"chunked") {
+            self.codings = Codings::Chunked;
+            return Ok(());
+        }
         for coding in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             self.codings = self.codings.then(coding)?;
         }

@@ -190,9 +190,10 @@ impl Headers {
         header.field.is_hop_by_hop() || (facts.names_fields && self.is_listed_by_connection(buf, header))
     }
 
+    /// How many lines may be pushed in all.
     #[inline]
-    pub(super) fn is_full(&self, bound: u16) -> bool {
-        self.lines.len() >= usize::from(bound).min(self.lines.capacity())
+    pub(super) fn room(&self, bound: u16) -> usize {
+        usize::from(bound).min(self.lines.capacity())
     }
 
     #[inline]
@@ -227,7 +228,7 @@ pub struct RequestHead {
     pub authority: Span,
     /// The version of the request line.
     pub version: Version,
-    /// Bytes of the head, the blank line included: where the body begins.
+    /// Bytes of the head, the blank line and a skipped empty line before it included: where the body begins.
     pub len: u32,
     /// What Connection says.
     pub connection: ConnectionFacts,

@@ -63,23 +63,26 @@ impl RequestParser {
         self.head
     }
 
-    /// Whether the head is complete.
+    /// Whether the head is complete. Each stage that completes leads to the next one below it.
     fn step(&mut self, window: &[u8], limits: &Limits, headers: &mut Headers) -> Result<bool, Malformed> {
-        loop {
-            let complete = match self.stage {
-                Stage::Start => self.start(window, headers)?,
-                Stage::Method => self.method(window)?,
-                Stage::Target => self.target(window, limits)?,
-                Stage::Version => self.version(window)?,
-                Stage::Fields => match self.fields.advance(window, limits, headers, &mut self.facts)? {
-                    Some(end) => self.finish(end)?,
-                    None => false,
-                },
-                Stage::Done => return Ok(true),
-            };
-            if !complete {
-                return Ok(false);
-            }
+        if matches!(self.stage, Stage::Start) && !self.start(window, headers)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Method) && !self.method(window)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Target) && !self.target(window, limits)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Version) && !self.version(window)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Done) {
+            return Ok(true);
+        }
+        match self.fields.advance(window, limits, headers, &mut self.facts)? {
+            Some(end) => self.finish(end),
+            None => Ok(false),
         }
     }
 

@@ -59,22 +59,23 @@ impl ResponseParser {
         self.head
     }
 
-    /// Whether the head is complete.
+    /// Whether the head is complete. Each stage that completes leads to the next one below it.
     fn step(&mut self, window: &[u8], limits: &Limits, headers: &mut Headers) -> Result<bool, Malformed> {
-        loop {
-            let complete = match self.stage {
-                Stage::Version => self.version(window, headers)?,
-                Stage::Status => self.status(window)?,
-                Stage::Reason => self.reason(window)?,
-                Stage::Fields => match self.fields.advance(window, limits, headers, &mut self.facts)? {
-                    Some(end) => self.finish(end)?,
-                    None => false,
-                },
-                Stage::Done => return Ok(true),
-            };
-            if !complete {
-                return Ok(false);
-            }
+        if matches!(self.stage, Stage::Version) && !self.version(window, headers)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Status) && !self.status(window)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Reason) && !self.reason(window)? {
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Done) {
+            return Ok(true);
+        }
+        match self.fields.advance(window, limits, headers, &mut self.facts)? {
+            Some(end) => self.finish(end),
+            None => Ok(false),
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::head::Method;
 use super::host;
-use crate::{Malformed, Span};
+use crate::{Malformed, Span, scan};
 
 /// Parts of a target, as offsets into the same buffer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) fn split(buf: &[u8], span: Span, method: Method) -> Result<Target, Ma
 /// Splits path and query.
 #[inline]
 fn origin(buf: &[u8], span: Span) -> Target {
-    let (path, query) = match memchr::memchr(b'?', span.of(buf)) {
+    let (path, query) = match scan::find(span.of(buf), b'?') {
         Some(mark) => {
             let mark = span.start as usize + mark;
             (Span::new(span.start as usize, mark), Span::new(mark + 1, span.end as usize))

@@ -26,6 +26,11 @@ macro_rules! members {
                 match self { $(Member::$variant => $name),+ }
             }
 
+            /// The name in quotes with its colon, as it is written into a body.
+            pub(super) fn quoted(self) -> &'static [u8] {
+                match self { $(Member::$variant => concat!("\"", $name, "\":").as_bytes()),+ }
+            }
+
             fn of(key: &[u8]) -> Option<Member> {
                 match key {
                     $(key if key == $name.as_bytes() => Some(Member::$variant),)+
@@ -112,6 +117,8 @@ pub struct Value {
     pub key: Span,
     /// What the value is.
     pub kind: Kind,
+    /// How many members or elements come before it.
+    pub index: u32,
 }
 
 impl Value {
@@ -138,12 +145,13 @@ pub struct Members {
     found: [Option<Value>; Member::ALL.len()],
     object: Span,
     count: u32,
+    repeated: bool,
 }
 
 impl Members {
     /// An empty set.
     pub fn new() -> Self {
-        Members { found: [None; Member::ALL.len()], object: Span::default(), count: 0 }
+        Members { found: [None; Member::ALL.len()], object: Span::default(), count: 0, repeated: false }
     }
 
     /// The last member of that name.
@@ -162,9 +170,14 @@ impl Members {
         self.count
     }
 
+    /// Whether some member of the closed list appears more than once.
+    pub fn has_repeated(&self) -> bool {
+        self.repeated
+    }
+
     fn set(&mut self, member: Member, value: Value) {
         if let Some(slot) = self.found.get_mut(member as usize) {
-            *slot = Some(value);
+            self.repeated |= slot.replace(value).is_some();
         }
     }
 }
@@ -265,7 +278,8 @@ fn entries(body: &[u8], scanner: &mut Scanner, members: &mut Members) -> Result<
         let start = scanner.at();
         let kind = scanner.value()?;
         if let Some(member) = named(key.of(body), escaped) {
-            members.set(member, Value { raw: Span::new(start, scanner.at()), key, kind });
+            members
+                .set(member, Value { raw: Span::new(start, scanner.at()), key, kind, index: members.count });
         }
         members.count += 1;
         scanner.space();

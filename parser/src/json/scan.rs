@@ -71,7 +71,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn scalar(&mut self) -> Result<Kind, JsonFault> {
         match self.byte() {
             Some(b'"') => self.string().map(|escaped| Kind::String { escaped }),
@@ -120,6 +120,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    #[inline(always)]
     fn number(&mut self) -> Result<(), JsonFault> {
         if self.byte() == Some(b'-') {
             self.at += 1;
@@ -128,6 +129,13 @@ impl<'a> Scanner<'a> {
             Some(b'0') => self.at += 1,
             _ => self.digits()?,
         }
+        match self.byte() {
+            Some(b'.' | b'e' | b'E') => self.fraction(),
+            _ => Ok(()),
+        }
+    }
+
+    fn fraction(&mut self) -> Result<(), JsonFault> {
         if self.byte() == Some(b'.') {
             self.at += 1;
             self.digits()?;
@@ -142,6 +150,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    #[inline(always)]
     fn digits(&mut self) -> Result<(), JsonFault> {
         if !self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
             return Err(self.fault());

@@ -8,4 +8,4 @@ mod plain;
 mod simd;
 
 pub(crate) use plain::is_token;
-pub(crate) use simd::{string_end, target_end, token_end, value_end};
+pub(crate) use simd::{find, string_end, target_end, token_end, value_end};

@@ -12,49 +12,68 @@ const LANES: usize = 16;
 #[inline(always)]
 pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
     // Letters, digits and the hyphen are nearly every name; other token bytes are left to the table.
-    let mut at = from;
-    while let Some(block) = block(bytes, at) {
+    let outside = |block: u8x16| {
         let letters = within(block | u8x16::splat(0x20), b'a', b'z');
-        let usual = (letters | within(block, b'0', b'9') | equals(block, b'-')).to_bitmask();
-        let Some(lane) = first(!usual & 0xffff) else {
-            at += LANES;
-            continue;
-        };
-        at += lane;
+        !(letters | within(block, b'0', b'9') | equals(block, b'-'))
+    };
+    let mut at = from;
+    loop {
+        at = end(bytes, at, b':', outside, plain::is_token);
         match bytes.get(at) {
             Some(&byte) if plain::is_token(byte) => at += 1,
             _ => return at,
         }
     }
-    plain::end(bytes, at, plain::is_token)
 }
 
 /// End of a run of field value bytes.
 #[inline(always)]
 pub(crate) fn value_end(bytes: &[u8], from: usize) -> usize {
     let outside = |block| (at_most(block, 0x1f) & !equals(block, b'\t')) | equals(block, 0x7f);
-    end(bytes, from, outside, plain::is_value)
+    end(bytes, from, b'\r', outside, plain::is_value)
 }
 
 /// End of a run of request-target bytes.
 #[inline(always)]
 pub(crate) fn target_end(bytes: &[u8], from: usize) -> usize {
     let outside = |block| !within(block, 0x21, 0x7e) | equals(block, b'#');
-    end(bytes, from, outside, plain::is_target)
+    end(bytes, from, b' ', outside, plain::is_target)
 }
 
 /// End of a run of JSON string bytes that need no attention.
 #[inline(always)]
 pub(crate) fn string_end(bytes: &[u8], from: usize) -> usize {
     let outside = |block| at_most(block, 0x1f) | equals(block, b'"') | equals(block, b'\\');
-    end(bytes, from, outside, plain::is_string)
+    end(bytes, from, b'"', outside, plain::is_string)
 }
 
+/// The first place of `byte`, in what is mostly shorter than a call to a general search is worth.
 #[inline(always)]
-fn end(bytes: &[u8], from: usize, outside: impl Fn(u8x16) -> u8x16, class: impl Fn(u8) -> bool) -> usize {
+pub(crate) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+    let at = end(bytes, 0, byte, |block| equals(block, byte), |other| other != byte);
+    (at < bytes.len()).then_some(at)
+}
+
+/// First place outside a class. `likely`, itself outside, is what mostly ends a run: its place is known a
+/// few cycles before the class is tested, and what follows can begin to be looked at.
+#[inline(always)]
+fn end(
+    bytes: &[u8],
+    from: usize,
+    likely: u8,
+    outside: impl Fn(u8x16) -> u8x16,
+    class: impl Fn(u8) -> bool,
+) -> usize {
     let mut at = from;
     while let Some(block) = block(bytes, at) {
-        if let Some(lane) = first(outside(block).to_bitmask()) {
+        let ends = equals(block, likely).to_bitmask();
+        let outside = outside(block).to_bitmask();
+        if let Some(lane) = first(ends)
+            && outside & ((1 << lane) - 1) == 0
+        {
+            return at + lane;
+        }
+        if let Some(lane) = first(outside) {
             return at + lane;
         }
         at += LANES;

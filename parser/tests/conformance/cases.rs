@@ -151,6 +151,10 @@ table! {
     Request coding_trailing_comma "9112 6.1" b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n" => no(CodingSyntax);
     Request coding_vertical_tab "9112 6.1" b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n" => no(ValueByte);
     Request coding_high_byte "9112 6.1" b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \xffchunked\r\n\r\n" => no(CodingSyntax);
+    Request coding_with_underscore "9112 11.2"
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\n\r\n" => no(NameInDisguise);
+    Request length_with_underscore "9112 11.2"
+        b"POST / HTTP/1.1\r\nHost: a\r\ncontent_length: 5\r\n\r\n" => no(NameInDisguise);
     // (8) Both.
     Request both_coding_first "9112 6.1"
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" => no(LengthAndCoding);

@@ -1,7 +1,7 @@
 //! Figures of the kernel's traps, for the kernel notes (kernel-notes/0009 and others): how uneven SO_REUSEPORT is, what closing a listener
 //! loses, what a wake costs, how many turns a long send takes, how many rings fit into the locked-memory limit.
 //!
-//! `cargo run --release -p warmpath-ring --example traps -- reuseport|listener|wake|send|rings`
+//! `cargo run --release -p warmpath-ring --example traps -- reuseport|listener|wake|send|iowait|rings`
 //!
 //! `rings` says something only as a user without CAP_IPC_LOCK.
 #![allow(clippy::unwrap_used)] // a bench may stop at the first fault
@@ -19,8 +19,9 @@ fn main() {
         Some("listener") => listener(),
         Some("wake") => wake(),
         Some("send") => send(),
+        Some("iowait") => iowait(),
         Some("rings") => rings(),
-        _ => eprintln!("one of: reuseport, listener, wake, send, rings"),
+        _ => eprintln!("one of: reuseport, listener, wake, send, iowait, rings"),
     }
 }
 
@@ -157,6 +158,28 @@ fn send() {
         turns.sort_unstable();
         println!("{name}: {} enters for a send of 16 MiB to a slower reader", turns[10]);
     }
+}
+
+/// Tasks that the machine counts as waiting for a disk while eight shards wait for clients.
+fn iowait() {
+    let blocked = || -> i64 {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        let line = stat.lines().find(|line| line.starts_with("procs_blocked")).unwrap();
+        line.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let before = blocked();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            std::thread::spawn(|| {
+                let mut uring = Uring::new(Sizes::default()).unwrap();
+                uring.listen(sock::listen("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+                uring.wait(Some(Duration::from_millis(500)), &mut Vec::new()).unwrap();
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(250));
+    println!("8 idle rings: {} more tasks in iowait", blocked() - before);
+    waiting.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// Rings of the default sizes, and of others, until the kernel refuses.

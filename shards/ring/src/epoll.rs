@@ -369,7 +369,7 @@ impl Ring for Epoll {
 
     fn send(&mut self, sock: Sock, payload: Payload) {
         let Some(conn) = self.conns.get_mut(sock) else { return self.discard(payload) };
-        debug_assert!(conn.sending.is_none(), "one send in flight a socket");
+        assert!(conn.sending.is_none(), "one send in flight a socket");
         conn.sending = Some((payload, 0));
         self.go_on_sending(sock);
     }

@@ -16,7 +16,8 @@ pub enum Event {
         /// The client's address.
         peer: SocketAddr,
     },
-    /// Accepting failed (descriptors used up, …). The driver has armed it again, after a pause if needed.
+    /// Accepting failed: descriptors used up, or the client had reset its connection before
+    /// (`ECONNABORTED`). The driver goes on accepting, after a pause if needed.
     AcceptFailed {
         /// The listener concerned.
         listener: Listener,

@@ -29,6 +29,7 @@ pub mod uring;
 mod wake;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,19 +53,22 @@ pub trait Ring {
     /// Begins a connection (non-blocking, no delay). Its end is one [`Event::Connected`].
     fn connect(&mut self, to: SocketAddr) -> Result<Sock, Errno>;
 
-    /// Receives from `sock` until paused, ended or failed. Asking again while armed does nothing.
+    /// Receives from `sock` until paused, ended or failed. Asking again while armed does nothing; asking
+    /// before [`Event::Connected`] takes effect when the connection is there.
     fn receive(&mut self, sock: Sock);
 
     /// Stops receiving. What the kernel had already completed may still arrive as events.
     fn pause(&mut self, sock: Sock);
 
-    /// Sends a payload whole. The caller must not have another send in flight on `sock`.
+    /// Sends a payload whole. The caller must not have another send in flight on `sock`, and must have seen
+    /// it connected. On a closed socket the payload is dropped, its held buffer given back, and no event comes.
     fn send(&mut self, sock: Sock, payload: Payload);
 
-    /// Sends FIN after what was sent; the other direction stays open.
+    /// Sends FIN after what was sent, the send in flight included; the other direction stays open.
     fn shutdown_write(&mut self, sock: Sock);
 
-    /// Forgets the socket: cancels what is in flight and closes it as soon as that has ended.
+    /// Forgets the socket: cancels what is in flight and closes it as soon as that has ended, which is in the
+    /// next wait at the earliest. What a send in flight has not yet handed to the kernel is lost.
     fn close(&mut self, sock: Sock);
 
     /// Bytes sent on `sock` that the other side's kernel acknowledged, one more for its SYN; `None` if
@@ -80,6 +84,17 @@ pub trait Ring {
     /// Gives a held buffer back.
     fn release(&mut self, held: Held);
 
+    /// A payload of a head and a range of a held buffer after it. A short range is copied behind the head
+    /// and its buffer given back at once: one part costs less to send than two (kernel-notes/0003).
+    fn join(&mut self, mut head: Vec<u8>, buffer: Held, range: Range<u32>) -> Payload {
+        if range.len() > COPIED_MAX {
+            return Payload { head, body: Body::Held { buffer, range } };
+        }
+        head.extend_from_slice(&self.bytes(&buffer)[range.start as usize..range.end as usize]);
+        self.release(buffer);
+        Payload::head(head)
+    }
+
     /// Submits what was asked, waits for events at most `timeout` (`None`: until one comes), appends them.
     /// Returns with no event when the time is over. An error is the ring itself failing, not a socket.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<(), Errno>;
@@ -93,6 +108,9 @@ pub trait Ring {
     /// What happened so far, for metrics.
     fn counters(&self) -> Counters;
 }
+
+/// Bytes up to which [`Ring::join`] copies; the gain ends near 8 KiB.
+pub const COPIED_MAX: usize = 4096;
 
 /// Wakes a shard from another thread. Must not block.
 pub trait Wake: Send + Sync {

@@ -69,8 +69,11 @@ pub(crate) fn accept_now(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Er
     Ok((socket, peer))
 }
 
-/// The address of the other side; `ENOTCONN` if it left before it was asked for.
+/// The address of the other side; `ECONNABORTED` if it has reset the connection before it was asked for.
 pub(crate) fn peer_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
-    let any = net::getpeername(socket)?.ok_or(Errno(rustix::io::Errno::NOTCONN.raw_os_error()))?;
-    Ok(SocketAddr::try_from(any)?)
+    match net::getpeername(socket) {
+        Ok(Some(any)) => Ok(SocketAddr::try_from(any)?),
+        Ok(None) | Err(rustix::io::Errno::NOTCONN) => Err(rustix::io::Errno::CONNABORTED.into()),
+        Err(error) => Err(error.into()),
+    }
 }

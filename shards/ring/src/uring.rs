@@ -66,6 +66,7 @@ impl Uring {
     /// A driver for the calling thread. `sizes.buffers` must be a power of two; `sizes.submissions` is cut
     /// to `sizes.completions`. The error tells why the kernel refuses, with its cure.
     pub fn new(sizes: Sizes) -> Result<Uring, SetupFault> {
+        assert!(sizes.buffers.is_power_of_two(), "sizes.buffers must be a power of two");
         let ring = setup::make_ring(&sizes)?;
         let buffers = Buffers::new(&ring, &sizes).map_err(SetupFault::from_errno)?;
         let bell = Bell::new().map_err(SetupFault::Other)?;
@@ -303,7 +304,7 @@ impl Ring for Uring {
 
     fn send(&mut self, sock: Sock, payload: Payload) {
         let Some(conn) = self.open(sock) else { return self.discard(payload) };
-        debug_assert!(conn.sending.is_none(), "one send in flight a socket");
+        assert!(conn.sending.is_none(), "one send in flight a socket");
         if payload.is_empty() {
             return self.ready.push(Event::Sent { sock, payload, result: Ok(()) });
         }

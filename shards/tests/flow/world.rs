@@ -140,7 +140,8 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
         assert!(turns < 3_000_000, "the run does not end");
     }
     // Long enough for every idle and lingering connection to be closed.
-    for _ in 0..400 {
+    let until = warmpath_ring::Ring::now(&flow.ring) + 400 * SECOND;
+    while warmpath_ring::Ring::now(&flow.ring) < until {
         flow.turn(Some(Duration::from_secs(1))).expect("the simulated ring never fails");
     }
     let report = flow.report(0);

@@ -149,14 +149,14 @@ impl Buffers {
 
     /// The first `len` bytes of a buffer that the caller holds.
     pub(crate) fn bytes(&self, id: u16, len: u32) -> &[u8] {
-        debug_assert!(len <= self.buffer_bytes);
+        assert!(len <= self.buffer_bytes, "a buffer of another ring");
         // SAFETY: inside the mapping, initialized (zeroed pages), and not the kernel's while it is held.
         unsafe { std::slice::from_raw_parts(self.at(id).as_ptr(), len as usize) }
     }
 
     /// The same, to change.
     pub(crate) fn bytes_mut(&mut self, id: u16, len: u32) -> &mut [u8] {
-        debug_assert!(len <= self.buffer_bytes);
+        assert!(len <= self.buffer_bytes, "a buffer of another ring");
         // SAFETY: as in `bytes`; a buffer has one holder, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.at(id).as_ptr(), len as usize) }
     }

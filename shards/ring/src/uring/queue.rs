@@ -5,7 +5,7 @@
 
 use crate::{Counters, Errno};
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::{EnterFlags, IoUring, cqueue, squeue};
 use rustix::io::Errno as E;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,11 +24,15 @@ pub(crate) struct Queue {
     ring: IoUring,
     /// In the order they were asked for; not empty only while the kernel takes no submissions.
     backlog: VecDeque<squeue::Entry>,
+    wait_flags: EnterFlags,
 }
 
 impl Queue {
     pub(crate) fn new(ring: IoUring) -> Queue {
-        Queue { ring, backlog: VecDeque::new() }
+        // A shard that waits for clients does not wait for a disk: kernel-notes/0011.
+        let quiet = ring.params().is_feature_no_iowait();
+        let wait_flags = if quiet { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() };
+        Queue { ring, backlog: VecDeque::new(), wait_flags }
     }
 
     pub(crate) fn ring(&self) -> &IoUring {
@@ -73,13 +77,12 @@ impl Queue {
             counters.overflowed += 1;
         }
         counters.enters += 1;
-        let entered = match timeout {
-            None => self.ring.submit_and_wait(1),
-            Some(timeout) => {
-                let limit = Timespec::from(timeout);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
-            }
-        };
+        let limit = timeout.map(Timespec::from);
+        let mut arguments = SubmitArgs::new();
+        if let Some(limit) = &limit {
+            arguments = arguments.timespec(limit);
+        }
+        let entered = self.ring.submitter().submit_with_args_and_flags(1, &arguments, self.wait_flags);
         let Err(error) = entered else { return Ok(Entered::Some) };
         match E::from_io_error(&error) {
             Some(E::TIME) => Ok(Entered::TimedOut),

@@ -5,7 +5,7 @@ use rustix::net::sockopt;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
-use warmpath_ring::{Body, Payload, Ring, Sizes};
+use warmpath_ring::{Body, COPIED_MAX, Payload, Ring, Sizes};
 
 pub fn echoes_every_size<R: Ring>(make: &dyn Fn(Sizes) -> R) {
     let mut shard = Shard::new(make(small()));
@@ -73,6 +73,38 @@ pub fn sends_two_parts_whole<R: Ring>(make: &dyn Fn(Sizes) -> R) {
     expected.extend([&big[10..5_999_990], &big, &head, b"only a body"].concat());
     shard.settle(&small());
     assert!(reading.join().unwrap() == expected);
+}
+
+/// A short body gives its buffer back at once, a long one when it was sent; the bytes are the same.
+pub fn joins_a_head_and_received_bytes<R: Ring>(make: &dyn Fn(Sizes) -> R) {
+    let sizes = Sizes { buffer_bytes: 16384, ..small() };
+    let mut shard = Shard::new(make(sizes));
+    let (_, address) = shard.listen();
+    for (round, len) in [1, COPIED_MAX, COPIED_MAX + 1, 16384].into_iter().enumerate() {
+        let bytes = pattern(len, round);
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&bytes).unwrap();
+        shard.run(
+            |shard, seen| match seen {
+                Seen::Accepted(sock) => shard.ring.receive(sock),
+                Seen::Received(sock, held) => {
+                    assert_eq!(held.len() as usize, len, "loopback delivers one write whole");
+                    let payload = shard.ring.join(b"head".to_vec(), held, 0..len as u32);
+                    assert_eq!(payload.len(), 4 + len);
+                    assert_eq!(shard.ring.counters().buffers_free == 64, len <= COPIED_MAX);
+                    shard.send(sock, payload);
+                }
+                Seen::Sent(sock, payload, _) => {
+                    shard.release(payload);
+                    shard.close(sock);
+                }
+                _ => panic!("not expected"),
+            },
+            |shard| shard.accepted == round + 1 && shard.open.is_empty(),
+        );
+        shard.settle(&sizes);
+        assert!(read_all(&mut stream, false) == [b"head", &bytes[..]].concat());
+    }
 }
 
 pub fn tells_the_end_after_all_bytes<R: Ring>(make: &dyn Fn(Sizes) -> R) {

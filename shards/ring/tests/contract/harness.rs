@@ -25,6 +25,8 @@ pub struct Shard<R: Ring> {
     pub ring: R,
     pub open: HashMap<Sock, Peer>,
     pub accepted: usize,
+    /// Connections that were reset before they were accepted.
+    pub aborted: usize,
     pub closed_listeners: Vec<Listener>,
     pub woken: usize,
     /// Closed while the current batch was handled: later events of that same batch may name them.
@@ -49,6 +51,7 @@ impl<R: Ring> Shard<R> {
             ring,
             open: HashMap::new(),
             accepted: 0,
+            aborted: 0,
             closed_listeners: Vec::new(),
             woken: 0,
             just_closed: Vec::new(),
@@ -161,6 +164,10 @@ impl<R: Ring> Shard<R> {
         match event {
             Event::ListenerClosed { listener } => self.closed_listeners.push(listener),
             Event::Woken => self.woken += 1,
+            Event::AcceptFailed { error, .. } => {
+                assert_eq!(error, rustix::io::Errno::CONNABORTED.into());
+                self.aborted += 1;
+            }
             other => panic!("{other:?}"),
         }
         None

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod chaos;
 mod closing;
 mod flow;
 mod harness;
@@ -29,9 +30,11 @@ macro_rules! on_both_drivers {
 }
 
 on_both_drivers!(
+    chaos::survives_any_order_of_events,
     flow::echoes_every_size,
     flow::echoes_to_a_slow_reader,
     flow::sends_two_parts_whole,
+    flow::joins_a_head_and_received_bytes,
     flow::tells_the_end_after_all_bytes,
     flow::tells_a_reset,
     flow::tells_a_refused_connection,
