@@ -56,7 +56,7 @@ fn change_under_load(driver: Driver, shards: &str) {
         for round in 0..12 {
             let before = answers.load(Relaxed);
             // The same rule with other engines, another rule of the address, another address.
-            gateway.post_rule(&rule(vip, &[[a, b], [b, c], [c, a]][round % 3]));
+            gateway.post_rule(&rule(vip, &[[b, c], [c, a], [a, b]][round % 3]));
             gateway.post_rule(&rule_with(vip, &[c], json!({"model_name": "other"})));
             let other = free_address();
             gateway.post_rule(&rule(other, &[a]));
@@ -84,7 +84,10 @@ fn changes_under_load_fail_no_request_on_four_shards(driver: Driver) {
 fn a_deleted_rule_serves_no_new_request(driver: Driver) {
     let engine = engine();
     let vip = free_address();
-    let rules = [rule_with(vip, &[engine.addr], json!({"path_prefix": "/a"})), rule_with(vip, &[engine.addr], json!({"path_prefix": "/b"}))];
+    let rules = [
+        rule_with(vip, &[engine.addr], json!({"path_prefix": "/a"})),
+        rule_with(vip, &[engine.addr], json!({"path_prefix": "/b"})),
+    ];
     let gateway = Gateway::start(driver, &rules);
     let mut client = gateway.client();
     assert_eq!(client.ask(&get("/a/x", &[])).status, 404);
@@ -173,7 +176,7 @@ fn wrong_rules_are_refused_by_name(driver: Driver) {
         (json!({"sel": 3}), "serviceArguments.sel", "0, 2, 4, 8"),
         (json!({"port": 0}), "serviceArguments.port", "1 to 65535"),
         (json!({"mode": 2}), "serviceArguments.mode", "4"),
-        (json!({"pd_disagg_mode": true}), "serviceArguments.pd_disagg_mode", "not yet available"),
+        (json!({"backend_protocol": "http2"}), "serviceArguments.backend_protocol", "not in this build"),
     ];
     for (change, member, hint) in cases {
         let body = rule_with(vip, &[engine.addr], change).to_string();
