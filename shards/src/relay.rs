@@ -181,9 +181,17 @@ impl<R: Ring> Flow<R> {
             }
             Err(_) => {
                 self.release(held);
-                self.bad_answer(client, upstream);
+                self.bad_begin(client, upstream);
             }
         }
+    }
+
+    /// The first bytes behind a head that did not go out break its framing: nothing was begun yet.
+    fn bad_begin(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        if let Some(exchange) = &mut client.exchange {
+            exchange.answer.status = 0;
+        }
+        self.bad_answer(client, upstream);
     }
 
     /// Body bytes lie at `range` of the buffer; `head` goes out before them.
@@ -202,7 +210,10 @@ impl<R: Ring> Flow<R> {
         let tracked = track(exchange, &self.ring.bytes(&held)[range.clone()], &self.settings.limits);
         let Ok(taken) = tracked else {
             self.release(held);
-            return self.bad_answer(client, upstream);
+            return match head.is_empty() {
+                true => self.bad_answer(client, upstream),
+                false => self.bad_begin(client, upstream),
+            };
         };
         exchange.answer.bytes_out += taken.bytes as u64;
         let sent = range.start..range.start + taken.bytes;
@@ -251,6 +262,7 @@ impl<R: Ring> Flow<R> {
                 }
                 self.after_bytes(client, upstream, done, true);
             }
+            Err(_) if before > 0 => self.bad_begin(client, upstream),
             Err(_) => self.bad_answer(client, upstream),
         }
     }
