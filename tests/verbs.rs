@@ -27,7 +27,7 @@ fn the_demo_answers_all_and_shows_each_request_once() {
     let endpoints: Vec<&str> =
         bars.lines().filter_map(|line| line.split_once("  ").map(|(at, _)| at)).collect();
     let served = |row: &&str| endpoints.iter().any(|at| at.starts_with("127.0.0.1:") && row.contains(at));
-    assert!(rows.iter().all(|row| served(&row)), "{out}");
+    assert!(rows.iter().all(served), "{out}");
     assert_eq!(rows.iter().filter(|row| row.contains("  large ")).count(), 8, "{out}");
 }
 
