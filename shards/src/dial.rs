@@ -224,6 +224,9 @@ impl<R: Ring> Flow<R> {
             {
                 exchange.request = bytes;
                 self.memory.spare.give(head);
+                if exchange.has_begun_answering() {
+                    self.let_go_of_request(exchange);
+                }
             }
             (payload, _) => self.recycle(payload),
         }
