@@ -86,6 +86,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     std::fs::create_dir_all(&args.state_dir).map_err(|e| {
         format!("--state-dir {}: can't be made: {e}; choose a folder that can", args.state_dir.display())
     })?;
+    raise_open_files();
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan)?));
     let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
     let outside = Outside { data_plane: Arc::new(fleet), now: clock::now, wall, random, say };
@@ -164,6 +165,14 @@ pub fn start(driver: Driver, plan: &Plan, budget: Arc<Budget>) -> Result<(Fleet,
             Fleet::start(plan, budget, |sizes| Epoll::new(sizes).map_err(|e| format!("epoll: {e}")))
         }
     }
+}
+
+/// Each connection is an open file: takes all that the system lets this process have.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, what there is must do; running out is reported when it happens.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Waits for the shards' threads to end; the first fault of any.

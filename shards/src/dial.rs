@@ -224,6 +224,9 @@ impl<R: Ring> Flow<R> {
             {
                 exchange.request = bytes;
                 self.memory.spare.give(head);
+                if exchange.has_begun_answering() {
+                    self.let_go_of_request(exchange);
+                }
             }
             (payload, _) => self.recycle(payload),
         }
@@ -243,7 +246,7 @@ impl<R: Ring> Flow<R> {
 
     /// Whether the request may be sent once more to the same endpoint: it went out on a connection that
     /// had been idle, which the endpoint closed at once and without a byte, and the endpoint's kernel took
-    /// none of the request. So nobody can have begun to work on it (kernel-notes/0011-acknowledged-before-replay.md).
+    /// none of the request. So nobody can have begun to work on it (kernel-notes/0012-acknowledged-before-replay.md).
     fn may_replay(&mut self, exchange: &Exchange, upstream: &Upstream) -> bool {
         let route = &exchange.route;
         let untouched = |acked: u64| acked <= upstream.sent_before + 1;

@@ -36,6 +36,7 @@ pub struct Flow<R: Ring> {
     pub(crate) random: Random,
     pub(crate) view: Vec<EndpointView>,
     pub(crate) members: Members,
+    pub(crate) scratch: Vec<u8>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
     turn: Turn,
@@ -44,6 +45,7 @@ pub struct Flow<R: Ring> {
 /// What the shard holds of memory, and who waits for some.
 pub(crate) struct Memory {
     pub spare: Spare,
+    #[expect(clippy::vec_box, reason = "they move between here and their clients as boxes")]
     pub exchanges: Vec<Box<Exchange>>,
     pub budget: Arc<Budget>,
     /// Clients whose bodies wait for memory, first come first.
@@ -89,6 +91,7 @@ impl<R: Ring> Flow<R> {
             random: Random::new(seed),
             view: Vec::new(),
             members: Members::new(),
+            scratch: Vec::new(),
             phase: DrainPhase::Serving,
             now,
             turn: Turn::default(),

@@ -2,7 +2,7 @@
 //! can be routed; must never look at rules.
 
 use crate::conn::{Client, Stage};
-use crate::exchange::{Exchange, Reserved, Upload};
+use crate::exchange::{Reserved, Upload};
 use crate::flow::Flow;
 use crate::settings::BODY_RATE;
 use warmpath_core::control::Count;
@@ -197,7 +197,7 @@ impl<R: Ring> Flow<R> {
             Upload::Collecting { end } if client.inbuf.len() < *end => {
                 let missing = *end - client.inbuf.len();
                 client.inbuf.reserve_exact(missing);
-                return self.expect_body(client);
+                self.expect_body(client);
             }
             Upload::Collecting { end } => {
                 let end = *end;
@@ -321,7 +321,7 @@ impl<R: Ring> Flow<R> {
 }
 
 fn is_uploading(client: &Client) -> bool {
-    client.exchange.as_ref().is_some_and(|e: &Box<Exchange>| e.upload.is_streaming())
+    client.exchange.as_ref().is_some_and(|e| e.upload.is_streaming())
 }
 
 /// Decodes `bytes[start..]` and closes up the gaps that framing leaves: the data ends where the first

@@ -16,6 +16,7 @@
 
 mod accept;
 mod account;
+mod affinity;
 pub mod budget;
 mod buffers;
 mod conn;

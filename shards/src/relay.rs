@@ -159,6 +159,16 @@ impl<R: Ring> Flow<R> {
             self.tally.count(Count::Chunked);
         }
         self.tally.first_byte(self.now.saturating_sub(exchange.times.begun));
+        self.let_go_of_request(exchange);
+    }
+
+    /// Once an answer began there is no replay: the request's bytes need not be held while it lasts. Bytes
+    /// that a send still owns go when it ends.
+    pub(crate) fn let_go_of_request(&mut self, exchange: &mut Exchange) {
+        if exchange.upload.is_done() && exchange.request.capacity() > 0 {
+            self.memory.spare.give(std::mem::take(&mut exchange.request));
+            exchange.reserved = None;
+        }
     }
 
     /// Head and body go on in one range of the buffer, untouched.
@@ -181,9 +191,17 @@ impl<R: Ring> Flow<R> {
             }
             Err(_) => {
                 self.release(held);
-                self.bad_answer(client, upstream);
+                self.bad_begin(client, upstream);
             }
         }
+    }
+
+    /// The first bytes behind a head that did not go out break its framing: nothing was begun yet.
+    fn bad_begin(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        if let Some(exchange) = &mut client.exchange {
+            exchange.answer.status = 0;
+        }
+        self.bad_answer(client, upstream);
     }
 
     /// Body bytes lie at `range` of the buffer; `head` goes out before them.
@@ -202,7 +220,10 @@ impl<R: Ring> Flow<R> {
         let tracked = track(exchange, &self.ring.bytes(&held)[range.clone()], &self.settings.limits);
         let Ok(taken) = tracked else {
             self.release(held);
-            return self.bad_answer(client, upstream);
+            return match head.is_empty() {
+                true => self.bad_answer(client, upstream),
+                false => self.bad_begin(client, upstream),
+            };
         };
         exchange.answer.bytes_out += taken.bytes as u64;
         let sent = range.start..range.start + taken.bytes;
@@ -251,6 +272,7 @@ impl<R: Ring> Flow<R> {
                 }
                 self.after_bytes(client, upstream, done, true);
             }
+            Err(_) if before > 0 => self.bad_begin(client, upstream),
             Err(_) => self.bad_answer(client, upstream),
         }
     }
@@ -260,9 +282,11 @@ impl<R: Ring> Flow<R> {
         if done || client.stage != Stage::Relaying {
             return self.answer_complete(client, upstream, clean);
         }
-        self.await_more(client);
         if client.outbox.source_paused {
             self.ring.pause(upstream.sock);
+            self.expect_client(client, self.settings.client_write);
+        } else {
+            self.await_more(client);
         }
     }
 
@@ -292,7 +316,7 @@ impl<R: Ring> Flow<R> {
         }
         exchange.route.charge = None;
         exchange.route.upstream = None;
-        self.memory.spare.give(std::mem::take(&mut exchange.request));
+        self.let_go_of_request(exchange);
         self.pool_or_close(upstream, reusable);
         self.expect_client(client, self.settings.client_write);
         if client.outbox.is_idle() {
@@ -363,7 +387,7 @@ impl<R: Ring> Flow<R> {
         }
         if client.outbox.is_idle() {
             self.drained(client);
-        } else if client.exchange.as_ref().is_some_and(|e| e.answer.complete) {
+        } else if client.outbox.source_paused || client.exchange.as_ref().is_some_and(|e| e.answer.complete) {
             self.expect_client(client, self.settings.client_write);
         }
     }

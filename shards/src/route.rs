@@ -1,12 +1,14 @@
 //! Where a whole request goes: its facts, its pool, its endpoint, its charge. Owns asking in that order;
 //! must never compare endpoints (the decision does).
 
+use crate::affinity;
 use crate::conn::{Client, Stage};
 use crate::exchange::{Charge, Exchange, RequestFacts, Upload, Word};
 use crate::flow::Flow;
 use warmpath_core::decide::{Facts, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
+use warmpath_core::rule::Selector;
 use warmpath_core::table::NoRoute;
 use warmpath_parser::http1::{Field, Framing, Method};
 use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
@@ -35,7 +37,7 @@ impl<R: Ring> Flow<R> {
     }
 
     fn find_pool(&mut self, vip: usize, exchange: &mut Exchange) -> Result<Serves, Fault> {
-        self.learn_facts(exchange)?;
+        self.learn_facts(exchange);
         let bytes = &exchange.request[..];
         let path = exchange.head.path.of(bytes);
         if exchange.head.method == Method::Get && path == b"/v1/models" && self.lists_models(vip) {
@@ -43,11 +45,17 @@ impl<R: Ring> Flow<R> {
         }
         let host = exchange.head.authority.of(bytes);
         let service = self.rules.route(vip, host, path, exchange.facts.model.bytes());
-        exchange.route.service = Some(service.map_err(|why| match why {
+        let service = service.map_err(|why| match why {
             NoRoute::NoRules => Fault::NoRules,
             NoRoute::NoRoute => Fault::NoRoute,
             NoRoute::ModelUnavailable => Fault::ModelUnavailable,
-        })?);
+        })?;
+        if let (Selector::Chwbl(chwbl), true) = (&service.service.rule.selector, exchange.peeked) {
+            let body = &bytes[exchange.body.clone()];
+            let model = exchange.facts.model.bytes();
+            exchange.facts.prefix = affinity::key(body, &self.members, model, chwbl, &mut self.scratch);
+        }
+        exchange.route.service = Some(service);
         Ok(Serves::Pool)
     }
 
@@ -57,7 +65,7 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Reads what routing may know: ids from the head, members from the body.
-    fn learn_facts(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
+    fn learn_facts(&mut self, exchange: &mut Exchange) {
         let bytes = &exchange.request[..];
         let value =
             |field| exchange.headers.first(field).map(|h| h.value.of(bytes)).filter(|v| !v.is_empty());
@@ -69,16 +77,16 @@ impl<R: Ring> Flow<R> {
         }
         let body = &bytes[exchange.body.clone()];
         let is_json = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
-        if self.settings.features.peek && is_json && !exchange.uninspected {
-            if json::peek(body, &mut self.members, JsonLimits::default()).is_ok() {
-                facts.model = model_of(body, &self.members);
-            }
+        let wanted = self.settings.features.peek && is_json && !exchange.uninspected;
+        let peeked = wanted && json::peek(body, &mut self.members, JsonLimits::default()).is_ok();
+        if peeked {
+            facts.model = model_of(body, &self.members, &mut self.scratch);
         }
         if let Some(model) = value(Field::XModel) {
             facts.model = Word::of(model);
         }
         exchange.facts = facts;
-        Ok(())
+        exchange.peeked = peeked;
     }
 
     /// Chooses an endpoint not tried yet, charges it, and dials it.
@@ -124,18 +132,14 @@ impl<R: Ring> Flow<R> {
 }
 
 /// The model that a body names, if it is a string.
-fn model_of(body: &[u8], members: &Members) -> Word<128> {
-    match members.get(Member::Model) {
-        Some(value) => match value.kind {
-            Kind::String { escaped: false } => Word::of(value.inner().of(body)),
-            Kind::String { escaped: true } => {
-                let text: String = serde_json::from_slice(value.raw.of(body)).unwrap_or_default();
-                Word::of(text.as_bytes())
-            }
-            _ => Word::default(),
-        },
-        None => Word::default(),
+fn model_of(body: &[u8], members: &Members, scratch: &mut Vec<u8>) -> Word<128> {
+    let Some(value) = members.get(Member::Model) else { return Word::default() };
+    if let (Kind::String { escaped: false }, raw) = (value.kind, value.inner().of(body)) {
+        return Word::of(raw);
     }
+    scratch.clear();
+    json::text(body, value, scratch);
+    Word::of(scratch)
 }
 
 /// The body of `GET /v1/models`.

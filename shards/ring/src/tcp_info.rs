@@ -1,5 +1,5 @@
 //! What the kernel knows of a connection's progress. Owns the one reading of `TCP_INFO`; must never be
-//! asked on the way of an ordinary request: it is a system call. See kernel-notes/0011-acknowledged-before-replay.md.
+//! asked on the way of an ordinary request: it is a system call. See kernel-notes/0012-acknowledged-before-replay.md.
 #![allow(unsafe_code)] // getsockopt of an option that rustix does not offer.
 
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -163,7 +163,11 @@ impl Client {
 
     fn leave(&mut self, world: &mut World<'_>) {
         let Some(conn) = self.conn.take() else { return };
-        if world.draw(2) == 0 { world.close(conn) } else { world.reset(conn) }
+        if world.draw(2) == 0 {
+            world.close(conn)
+        } else {
+            world.reset(conn)
+        }
         self.record(Came::Left, world);
     }
 
@@ -177,10 +181,18 @@ impl Client {
             }
             let came = self.judge(&message);
             let closes = message.head.get("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"));
-            if (closes || ended || self.asks[self.at].half_close) && let Some(conn) = self.conn.take() {
+            if (closes || ended || self.asks[self.at].half_close)
+                && let Some(conn) = self.conn.take()
+            {
                 world.close(conn);
             }
-            assert!(self.buffer.is_empty(), "bytes behind the answer {:?} of {:?}: {:?}", came, self.asks[self.at], String::from_utf8_lossy(&self.buffer));
+            assert!(
+                self.buffer.is_empty(),
+                "bytes behind the answer {:?} of {:?}: {:?}",
+                came,
+                self.asks[self.at],
+                String::from_utf8_lossy(&self.buffer)
+            );
             self.record(came, world);
         }
         let enough = self.asks.get(self.at).and_then(|a| a.leave_after).is_some_and(|n| self.received > n);

@@ -157,7 +157,8 @@ impl Engine {
             "half-head" => vec![Step::Send(b"HTTP/1.1 200 OK\r\nconte".to_vec()), Step::Close],
             "garbage" => vec![Step::Send(b"SSH-2.0-OpenSSH\r\n\r\n".to_vec()), Step::Close],
             "bad-framing" => {
-                let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+                let head =
+                    b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
                 vec![Step::Send(head), Step::Close]
             }
             "die-mid" => {
@@ -170,7 +171,8 @@ impl Engine {
                 let mut piece = format!("{:x}\r\n", events.len()).into_bytes();
                 piece.extend_from_slice(events);
                 piece.extend_from_slice(b"\r\n");
-                let head = answer_head(head, "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n");
+                let head =
+                    answer_head(head, "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n");
                 vec![Step::Send(head), Step::Send(piece), Step::Close]
             }
             "hang" | "early" => vec![],

@@ -49,7 +49,9 @@ impl Outcome {
         }
         let wanted: &[&str] = match mix {
             Mix::Kind => &["Answer(200)"],
-            Mix::Faulty => &["Answer(200)", "backend_died", "bad_answer", "ErrorEvent", "Cut", "first_byte_timeout"],
+            Mix::Faulty => {
+                &["Answer(200)", "backend_died", "bad_answer", "ErrorEvent", "Cut", "first_byte_timeout"]
+            }
             Mix::Leaving => &["Answer(200)", "Left"],
             Mix::Large => &["Answer(200)", "body_too_large", "memory_pressure"],
         };
@@ -105,7 +107,11 @@ fn settings(mix: Mix, client_key: u8, upstream_key: u8) -> Settings {
 /// One run. Panics where something that must hold does not.
 pub fn run(seed: u64, mix: Mix) -> Outcome {
     let mut draw = Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ mix as u64);
-    let sizes = Sizes { buffers: draw.of(&[8, 16, 64]), buffer_bytes: draw.of(&[512, 4096, 16384]), ..Sizes::default() };
+    let sizes = Sizes {
+        buffers: draw.of(&[8, 16, 64]),
+        buffer_bytes: draw.of(&[512, 4096, 16384]),
+        ..Sizes::default()
+    };
     let weather = Weather {
         delay_max: draw.of(&[1_000, 400_000, 5_000_000]),
         socket_bytes: draw.of(&[700, 8192, 65536]),
@@ -124,7 +130,8 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     let table = Arc::new(Table::next(&Table::default(), vec![rule], &mut 0));
     let listener = flow.ring.listen_at(vip);
     flow.install(table.clone(), vec![(vip, listener)]);
-    let (clients, came) = add_clients(&mut flow.ring, vip, client_key, &mut draw, mix, &weather, serves_half_closed);
+    let (clients, came) =
+        add_clients(&mut flow.ring, vip, client_key, &mut draw, mix, &weather, serves_half_closed);
 
     let mut turns = 0u64;
     while !clients.iter().all(|c| c.borrow().done) {
@@ -149,7 +156,13 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     judge(mix, &came.borrow(), &ledger.borrow(), warmpath_ring::Ring::now(&flow.ring))
 }
 
-fn add_engines(sim: &mut Sim, ledger: &Shared<Ledger>, xor: u8, draw: &mut Draw, mix: Mix) -> Vec<SocketAddr> {
+fn add_engines(
+    sim: &mut Sim,
+    ledger: &Shared<Ledger>,
+    xor: u8,
+    draw: &mut Draw,
+    mix: Mix,
+) -> Vec<SocketAddr> {
     let count = 1 + draw.below(3) as u16;
     let mut at = Vec::new();
     for name in 0..count {
@@ -214,7 +227,17 @@ fn ask(client: u64, number: u64, draw: &mut Draw, mix: Mix, serves_half_closed: 
         format!("closing {out}"),
         format!("until-close {out}"),
     ];
-    let faulty = ["die-before", "reset-before", "half-head", "garbage", "bad-framing", "die-mid 500", "die-stream", "hang", "early"];
+    let faulty = [
+        "die-before",
+        "reset-before",
+        "half-head",
+        "garbage",
+        "bad-framing",
+        "die-mid 500",
+        "die-stream",
+        "hang",
+        "early",
+    ];
     let todo = match mix {
         Mix::Faulty if draw.below(2) == 0 => draw.of(&faulty).to_owned(),
         _ => kind[draw.below(kind.len() as u64) as usize].clone(),
@@ -239,8 +262,12 @@ fn ask(client: u64, number: u64, draw: &mut Draw, mix: Mix, serves_half_closed: 
 
 fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
     assert_eq!(ledger.wrong_bodies, 0, "an engine got another body than the client sent");
-    let mut outcome =
-        Outcome { executions: ledger.executions.values().sum(), connections: ledger.connections, end, ..Outcome::default() };
+    let mut outcome = Outcome {
+        executions: ledger.executions.values().sum(),
+        connections: ledger.connections,
+        end,
+        ..Outcome::default()
+    };
     let all = came;
     for (ask, came) in came {
         *outcome.came.entry(format!("{came:?}")).or_default() += 1;

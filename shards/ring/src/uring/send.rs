@@ -28,7 +28,6 @@ pub(crate) struct Frame {
 }
 
 /// Frames for reuse. Boxed, since a frame moves between here and a send while its address must not.
-#[allow(clippy::vec_box)]
 pub(crate) type Frames = Vec<Box<Frame>>;
 
 impl Frame {

@@ -1,0 +1,22 @@
+//! End to end: the real binary between raw clients and simulated or scripted engines, on both drivers. Owns
+//! the list of themes; must never share code with what it tests.
+//!
+//! Nothing here asserts a duration: time-outs only bound how long a broken gateway can keep a test.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod harness;
+
+mod abuse;
+mod bodies;
+mod changes;
+mod faults;
+mod forwarding;
+mod life;
+mod models;
+mod rejects;
+mod relay;
+mod routing;
+mod selectors;
+mod streams;
+mod tools;
