@@ -41,6 +41,8 @@ struct Series<'a> {
 
 /// Measures, prints the table, gives all figures. Errors: the first failure of any run.
 pub fn measure(plan: &Plan) -> io::Result<Value> {
+    // Before pinning, after which it would be one.
+    let cpus = std::thread::available_parallelism()?.get();
     pin(LOAD_CORE);
     let workloads = workload::all();
     let mut all: Vec<Series> = Vec::new();
@@ -64,7 +66,7 @@ pub fn measure(plan: &Plan) -> io::Result<Value> {
     let series: Vec<Value> = all.iter().map(Series::json).collect();
     let (rounds, seconds) = (plan.rounds, plan.length.as_secs_f64());
     let machine = json!({ "kernel": first_line("/proc/sys/kernel/osrelease"), "cpu": cpu_model(),
-        "cpus": std::thread::available_parallelism()?.get(), "load_before": before, "load_after": load_average() });
+        "cpus": cpus, "load_before": before, "load_after": load_average() });
     Ok(json!({ "machine": machine, "rounds": rounds, "seconds": seconds, "failures": 0, "series": series }))
 }
 
