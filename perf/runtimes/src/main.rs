@@ -1,5 +1,5 @@
 //! The runtime study: one minimal relay on our ring, on our epoll driver, on monoio and on glommio, and what
-//! each costs. Read README.md beside it.
+//! each costs. Read README.md beside it, and kernel-notes/0013-runtime-choice.md for what was found.
 //!
 //! Owns the command line and the choice of cores. Must never be built with the workspace.
 
