@@ -5,7 +5,8 @@
 //! was asked and waits, then reap. Completions become events in `uring/complete.rs`. Every operation counts
 //! in its socket's `in_flight` until its final completion; a slot, descriptor and payload are freed at zero.
 //!
-//! The ring belongs to the thread that makes it: kernel-notes/0001-defer-taskrun.md.
+//! The ring belongs to the thread that makes it: kernel-notes/0001-defer-taskrun.md. Why no runtime is
+//! under it: kernel-notes/0013-runtime-choice.md.
 
 pub(crate) mod buffers;
 mod complete;
