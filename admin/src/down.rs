@@ -29,10 +29,10 @@ async fn in_order(options: &Options, gateway: &Shared) {
     let _ = timeout(options.drain_timeout, quiet(gateway)).await;
 }
 
-/// Returns when no shard has a request in flight.
+/// Returns when no shard has a request in flight, nor a client that may be sending one.
 async fn quiet(gateway: &Shared) {
     let mut next = Instant::now();
-    while reports(gateway).await.iter().any(|r| r.active > 0) {
+    while reports(gateway).await.iter().any(|r| r.active > 0 || r.clients > 0) {
         next += ASK_EACH;
         tokio::time::sleep_until(next).await;
     }

@@ -34,7 +34,9 @@ impl<R: Ring> Flow<R> {
             lingered: 0,
         });
         self.resume_client(&mut client);
-        self.expect_client(&mut client, self.settings.client_idle);
+        let closing = self.phase >= DrainPhase::Closing;
+        let within = if closing { self.settings.linger } else { self.settings.client_idle };
+        self.expect_client(&mut client, within);
         self.conns.add_client(client);
     }
 

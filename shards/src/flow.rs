@@ -146,7 +146,8 @@ impl<R: Ring> Flow<R> {
     fn react(&mut self, event: Event) {
         match event {
             Event::Accepted { listener, sock, peer } => self.accepted(listener, sock, peer),
-            Event::AcceptFailed { .. } | Event::ListenerClosed { .. } | Event::Woken => {}
+            Event::ListenerClosed { listener } => self.rules.listener_closed(listener),
+            Event::AcceptFailed { .. } | Event::Woken => {}
             Event::Connected { sock, result } => self.connected(sock, result),
             Event::Received { sock, buffer } => self.received(sock, buffer),
             Event::Ended { sock } => self.lost(sock, None),
@@ -348,20 +349,22 @@ impl<R: Ring> Flow<R> {
     pub fn drain(&mut self, phase: DrainPhase) {
         self.phase = self.phase.max(phase);
         if self.phase >= DrainPhase::Closing {
-            let listeners: Vec<_> = self.rules.vips.iter_mut().filter_map(|v| v.listener.take()).collect();
-            listeners.into_iter().for_each(|listener| self.ring.close_listener(listener));
+            for listener in self.rules.close_listeners() {
+                self.ring.close_listener(listener);
+            }
             self.close_clients();
         }
     }
 
-    /// Closes idle client connections; when cutting, all of them.
+    /// Gives idle client connections a last moment, since a request may be under way on a new one; when
+    /// cutting, closes all.
     fn close_clients(&mut self) {
         for sock in self.conns.socks(|conn| matches!(conn, Conn::Client(_))) {
             let Some(mut client) = self.conns.take_client(sock) else { continue };
-            if client.exchange.is_none() && client.outbox.is_idle() {
-                self.close_client(&mut client);
-            } else if self.phase == DrainPhase::Cutting {
+            if self.phase == DrainPhase::Cutting {
                 self.abandon(&mut client);
+            } else if client.stage == Stage::Head && client.exchange.is_none() {
+                self.expect_client(&mut client, self.settings.linger);
             }
             self.conns.put_client(client);
         }
@@ -369,7 +372,7 @@ impl<R: Ring> Flow<R> {
 
     /// Whether this shard has nothing left to do.
     pub fn is_quiet(&self) -> bool {
-        self.conns.clients == 0 && self.rules.vips.iter().all(|v| v.listener.is_none())
+        self.conns.clients == 0 && self.rules.is_deaf()
     }
 
     /// What this shard knows of itself.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use warmpath_core::control::AnswerCount;
 use warmpath_core::decide::Turn;
+use warmpath_core::rule::Selector;
 use warmpath_core::table::{NoRoute, Service, Table};
 use warmpath_ring::Listener;
 
@@ -29,8 +30,13 @@ pub struct VipSlot {
     pub address: SocketAddr,
     /// This shard's listener, while the VIP has rules.
     pub listener: Option<Listener>,
+    /// Those being closed: what their queues still held is served too.
+    pub closing: Vec<Listener>,
     /// Its services; empty when all rules are gone.
     pub services: Vec<Rc<ShardService>>,
+    /// Whether a rule asks what a body says. Where none does, none is looked into: the look costs a
+    /// blind relay more than all else it does for a long prompt.
+    pub inspects: bool,
 }
 
 /// The rules as this shard holds them.
@@ -49,7 +55,7 @@ impl ShardRules {
         for slot in &mut self.vips {
             if table.vip(slot.address).is_none() {
                 slot.services.clear();
-                closing.extend(slot.listener.take());
+                closing.extend(slot.close());
             }
         }
         for vip in &table.vips {
@@ -57,6 +63,8 @@ impl ShardRules {
             let before = std::mem::take(&mut self.vips[slot].services);
             let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools)));
             self.vips[slot].services = after.collect();
+            let by_prompt = |s: &Arc<Service>| matches!(s.rule.selector, Selector::Chwbl(_));
+            self.vips[slot].inspects = vip.by_model || vip.services.iter().any(by_prompt);
         }
         self.table = table;
         closing
@@ -65,14 +73,36 @@ impl ShardRules {
     /// The slot of an address, made when new.
     pub fn slot(&mut self, address: SocketAddr) -> usize {
         self.vips.iter().position(|v| v.address == address).unwrap_or_else(|| {
-            self.vips.push(VipSlot { address, listener: None, services: Vec::new() });
+            let services = Vec::new();
+            self.vips.push(VipSlot {
+                address,
+                listener: None,
+                closing: Vec::new(),
+                services,
+                inspects: false,
+            });
             self.vips.len() - 1
         })
     }
 
     /// The VIP that a listener serves.
     pub fn slot_of(&self, listener: Listener) -> Option<usize> {
-        self.vips.iter().position(|v| v.listener == Some(listener))
+        self.vips.iter().position(|v| v.listener == Some(listener) || v.closing.contains(&listener))
+    }
+
+    /// All listeners, for the ring to close.
+    pub fn close_listeners(&mut self) -> Vec<Listener> {
+        self.vips.iter_mut().filter_map(VipSlot::close).collect()
+    }
+
+    /// The ring closed `listener`: its number may come again for another.
+    pub fn listener_closed(&mut self, listener: Listener) {
+        self.vips.iter_mut().for_each(|v| v.closing.retain(|l| *l != listener));
+    }
+
+    /// Whether no listener is left, and none is being closed.
+    pub fn is_deaf(&self) -> bool {
+        self.vips.iter().all(|v| v.listener.is_none() && v.closing.is_empty())
     }
 
     /// The service for a request that came to the VIP in `slot`.
@@ -93,6 +123,14 @@ impl ShardRules {
     /// Answers counted so far.
     pub fn answers(&self) -> Vec<AnswerCount> {
         self.vips.iter().flat_map(|v| &v.services).flat_map(|s| s.answer_counts()).collect()
+    }
+}
+
+impl VipSlot {
+    fn close(&mut self) -> Option<Listener> {
+        let listener = self.listener.take();
+        self.closing.extend(listener);
+        listener
     }
 }
 

@@ -31,7 +31,6 @@ fn a_large_body_is_streamed_up(driver: Driver) {
     }
     let grown = gateway.resident_peak().saturating_sub(before);
     assert!(grown < LARGE as u64, "{} MiB more were resident", grown >> 20);
-    assert_eq!(engine.stats().accepted, 1);
 }
 
 fn a_large_chunked_body_is_streamed_up(driver: Driver) {

@@ -86,6 +86,18 @@ impl Client {
         self.reply()
     }
 
+    /// The same, where the connection may fail.
+    pub fn try_reply_to(&mut self, request: &[u8]) -> std::io::Result<Reply> {
+        self.stream.write_all(request)?;
+        self.try_reply(false)
+    }
+
+    /// The status of an admin call, where the gateway may be killed at any moment.
+    pub fn try_admin(&mut self, method: &str, path: &str, body: &str) -> Option<u16> {
+        let request = super::gateway::admin_request(method, path, body, "localhost");
+        self.try_reply_to(&request).ok().map(|reply| reply.status)
+    }
+
     /// Reads an answer to anything but HEAD.
     pub fn reply(&mut self) -> Reply {
         self.try_reply(false).unwrap_or_else(|e| panic!("no answer: {e}; {:?}", self.ahead_text()))

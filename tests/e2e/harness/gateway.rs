@@ -227,7 +227,8 @@ impl Gateway {
     }
 }
 
-fn admin_request(method: &str, path: &str, body: &str, host: &str) -> Vec<u8> {
+/// A request to the admin API.
+pub fn admin_request(method: &str, path: &str, body: &str, host: &str) -> Vec<u8> {
     let length = body.len();
     format!(
         "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
