@@ -153,6 +153,9 @@ fn rule_bodies(address: SocketAddr, engines: &[SocketAddr]) -> serde_json::Value
             "serviceArguments": {
                 "externalIP": address.ip(), "port": address.port(), "protocol": "tcp", "mode": 4,
                 "name": name, "model_name": name, "sel": selector, "sse_mode": true,
+                // A resting engine closes connections as a request may come on them; made-up answers cost
+                // nothing to make again elsewhere.
+                "retry_before_first_byte": 1,
             },
             "endpoints": endpoints,
         })

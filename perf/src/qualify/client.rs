@@ -4,6 +4,7 @@
 use super::case::Case;
 use super::engine::{Connection, PATIENCE};
 use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 /// What was compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Compared {
     pub requests: u64,
     /// Bytes of request and answer bodies.
     pub bytes: u64,
+    /// The longest that one request took.
+    pub slowest: Duration,
 }
 
 /// Sends the cases of `seeds` on one kept connection while `goes_on`. The error names the case.
@@ -23,8 +26,9 @@ pub fn run(
     let mut compared = Compared::default();
     let mut connection = connect(target)?;
     for seed in seeds.take_while(|_| goes_on()) {
-        let case = Case::of(seed);
+        let (case, begun) = (Case::of(seed), Instant::now());
         exchange(&mut connection, target, &case).map_err(|told| format!("case {seed}: {told}"))?;
+        compared.slowest = compared.slowest.max(begun.elapsed());
         compared.requests += 1;
         compared.bytes += (case.up.length + case.down.length) as u64;
     }

@@ -35,7 +35,10 @@ where
     match run(time, make) {
         Ok(compared) if compared.requests > 0 => {
             let (requests, megabytes) = (compared.requests, compared.bytes / 1_000_000);
-            Gate::pass(name, format!("{requests} requests, {megabytes} MB, every byte compared"))
+            let slowest = compared.slowest.as_millis();
+            let found =
+                format!("{requests} requests, {megabytes} MB, every byte compared, slowest {slowest} ms");
+            Gate::pass(name, found)
         }
         Ok(_) => Gate::not_passed(name, Verdict::NotRun, "no request ended in time", "give more --seconds"),
         Err(told) => {
@@ -72,7 +75,11 @@ fn all_clients(target: SocketAddr, until: Instant) -> Result<Compared, String> {
     });
     ended.into_iter().try_fold(Compared::default(), |sum, one| {
         let one = one?;
-        Ok(Compared { requests: sum.requests + one.requests, bytes: sum.bytes + one.bytes })
+        Ok(Compared {
+            requests: sum.requests + one.requests,
+            bytes: sum.bytes + one.bytes,
+            slowest: sum.slowest.max(one.slowest),
+        })
     })
 }
 
