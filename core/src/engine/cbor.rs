@@ -20,12 +20,14 @@ impl Form for Cbor {
 
     fn end(_: &mut Preimage) {}
 
+    #[inline(always)]
     fn open(out: &mut Preimage, items: usize) {
         head(out, ARRAY, items as u64);
     }
 
     fn close(_: &mut Preimage, _: usize) {}
 
+    #[inline(always)]
     fn none(out: &mut Preimage) {
         out.byte(NULL);
     }
@@ -40,6 +42,7 @@ impl Form for Cbor {
         out.put(bytes);
     }
 
+    #[inline(always)]
     fn digest(out: &mut Preimage, digest: &Digest) {
         head(out, BYTES, digest.as_bytes().len() as u64);
         out.digest(digest);
@@ -54,6 +57,7 @@ impl Form for Cbor {
 
     /// The hot loop of exact routing. Each id is written as one 8-byte word of which 1, 2, 3 or 5 bytes count:
     /// ids of mixed width, as prompts have them, cost no mispredicted branch.
+    #[inline(always)]
     fn tokens(out: &mut Preimage, tokens: &[u32]) {
         for tokens in tokens.chunks(CHUNK) {
             let Some(room) = out.room(ROOM).first_chunk_mut::<ROOM>() else { return };
@@ -105,7 +109,7 @@ static SHAPES: [Shape; 64] = {
 };
 
 /// A data item's head: major type and its argument in the shortest form.
-#[inline]
+#[inline(always)]
 fn head(out: &mut Preimage, major: u8, argument: u64) {
     match argument {
         0..=23 => out.byte(major | argument as u8),

@@ -2,7 +2,7 @@
 //! from; must never name a partial block, and never allocate for a block.
 
 use super::contract::Contract;
-use super::extras::{BlockExtra, Extras};
+use super::extras::Extras;
 use super::preimage::{Preimage, Scratch};
 use crate::block::{BlockKey, Digest};
 
@@ -72,11 +72,9 @@ impl<'a> Chain<'a> {
     }
 
     fn block(&mut self, tokens: &[u32], each: &mut impl FnMut(BlockKey, &Digest)) {
-        let extra = match self.extras {
-            None => BlockExtra::default(),
-            Some(extras) => extras.of_block(self.at.blocks, self.contract.block_size().tokens()),
-        };
-        self.at.digest = self.contract.hash(&self.at.digest, tokens, &extra, self.preimage);
+        let size = self.contract.block_size().tokens();
+        let extra = self.extras.map(|extras| extras.of_block(self.at.blocks, size));
+        self.contract.hash(&mut self.at.digest, tokens, extra.as_ref(), self.preimage);
         self.at.blocks += 1;
         each(self.contract.key(&self.at.digest, self.namespace.as_ref()), &self.at.digest);
     }

@@ -232,7 +232,9 @@ impl Contract {
         extra: &BlockExtra<'_>,
         scratch: &mut Scratch,
     ) -> Digest {
-        self.hash(parent, tokens, extra, &mut scratch.preimage)
+        let mut digest = *parent;
+        self.hash(&mut digest, tokens, Some(extra), &mut scratch.preimage);
+        digest
     }
 
     /// The bytes that [`Contract::digest`] hashes, to compare with an engine's by eye.
@@ -243,7 +245,7 @@ impl Contract {
         extra: &BlockExtra<'_>,
         scratch: &'s mut Scratch,
     ) -> &'s [u8] {
-        self.hash(parent, tokens, extra, &mut scratch.preimage);
+        self.digest(parent, tokens, extra, scratch);
         scratch.preimage.written()
     }
 
@@ -256,18 +258,20 @@ impl Contract {
         }
     }
 
+    /// Replaces a parent's digest by that of the block behind it: in place, so that the next block of a chain
+    /// finds it where it was written. Without `extra` tokens alone name the block.
     pub(super) fn hash(
         &self,
-        parent: &Digest,
+        digest: &mut Digest,
         tokens: &[u32],
-        extra: &BlockExtra<'_>,
+        extra: Option<&BlockExtra<'_>>,
         out: &mut Preimage,
-    ) -> Digest {
+    ) {
         out.clear();
         match &self.recipe {
-            Recipe::Vllm(recipe) => recipe.digest(parent, tokens, self.block_size.tokens(), extra, out),
-            Recipe::Sglang(recipe) => recipe.digest(parent, tokens, out),
-            Recipe::Tokens(recipe) => recipe.digest(parent, tokens, extra, out),
+            Recipe::Vllm(recipe) => recipe.digest(digest, tokens, extra, out),
+            Recipe::Sglang(recipe) => recipe.digest(digest, tokens, out),
+            Recipe::Tokens(recipe) => recipe.digest(digest, tokens, extra, out),
         }
     }
 }

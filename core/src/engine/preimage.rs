@@ -50,8 +50,8 @@ impl Preimage {
         self.advance(bytes.len());
     }
 
-    /// A digest's bytes: a copy of a fixed size costs less than one whose size is found out.
-    #[inline]
+    /// A digest's bytes; a copy of a fixed size costs less than one whose size is found out.
+    #[inline(always)]
     pub(super) fn digest(&mut self, digest: &Digest) {
         let (bytes, len) = digest.padded_bytes();
         self.room(bytes.len()).copy_from_slice(bytes);
@@ -92,10 +92,10 @@ impl Preimage {
     pub(super) fn sha256(&mut self) -> Digest {
         let len = self.len;
         let padding = 64 - (len + 8) % 64;
-        let tail = self.room(padding + 8);
-        tail.fill(0);
+        let tail = self.room(64 + 8);
+        tail[..64].fill(0);
         tail[0] = 0x80;
-        tail[padding..].copy_from_slice(&(8 * len as u64).to_be_bytes());
+        tail[padding..padding + 8].copy_from_slice(&(8 * len as u64).to_be_bytes());
         let (blocks, _) = self.bytes[..len + padding + 8].as_chunks::<64>();
         let mut state = INITIAL;
         compress256(&mut state, blocks);
@@ -107,6 +107,7 @@ impl Preimage {
     }
 
     /// XXH3-128 without a seed, canonical byte order.
+    #[inline]
     pub(super) fn xxh3_128(&self) -> Digest {
         Digest::of_128(xxh3_128(self.written()))
     }

@@ -86,14 +86,15 @@ impl Recipe {
         Ok(Start { digest, namespace })
     }
 
-    pub(super) fn digest(&self, parent: &Digest, tokens: &[u32], out: &mut Preimage) -> Digest {
-        out.digest(parent);
+    /// Replaces the parent `digest` by that of its page.
+    pub(super) fn digest(&self, digest: &mut Digest, tokens: &[u32], out: &mut Preimage) {
+        out.digest(digest);
         if self.pairs {
             tokens.windows(2).for_each(|pair| words(out, pair));
         } else {
             words(out, tokens);
         }
-        out.sha256()
+        *digest = out.sha256();
     }
 }
 

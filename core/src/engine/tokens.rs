@@ -45,23 +45,24 @@ impl Recipe {
         Digest::of_64(out.xxh3_64(self.secret))
     }
 
+    /// Replaces the parent `digest` by that of its block.
     pub(super) fn digest(
         &self,
-        parent: &Digest,
+        digest: &mut Digest,
         tokens: &[u32],
-        extra: &BlockExtra<'_>,
+        extra: Option<&BlockExtra<'_>>,
         out: &mut Preimage,
-    ) -> Digest {
-        out.digest(parent);
+    ) {
+        out.digest(digest);
         let room = out.room(4 * tokens.len());
         for (word, token) in room.as_chunks_mut::<4>().0.iter_mut().zip(tokens) {
             *word = token.to_le_bytes();
         }
         out.advance(4 * tokens.len());
-        if !extra.is_plain() {
+        if let Some(extra) = extra {
             extra_keys(out, extra);
         }
-        Digest::of_64(out.xxh3_64(self.secret))
+        *digest = Digest::of_64(out.xxh3_64(self.secret));
     }
 }
 

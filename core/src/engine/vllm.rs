@@ -147,36 +147,38 @@ impl Recipe {
         if WIDEST_TOKEN * tokens + text + 256 > ONE_FRAME { Err(Decline::TooLong) } else { Ok(()) }
     }
 
-    /// `tokens` are the block's `size` and the look-ahead tokens behind them.
+    /// Replaces the parent `digest` by that of its block. `tokens` are the block's own and the look-ahead tokens
+    /// behind them.
     pub(super) fn digest(
         &self,
-        parent: &Digest,
+        digest: &mut Digest,
         tokens: &[u32],
-        size: usize,
-        extra: &BlockExtra<'_>,
+        extra: Option<&BlockExtra<'_>>,
         out: &mut Preimage,
-    ) -> Digest {
-        let (block, ahead) = tokens.split_at(size.min(tokens.len()));
+    ) {
+        let (block, ahead) = tokens.split_at(self.block_size.tokens().min(tokens.len()));
         if self.pickled {
-            self.block_form::<Pickle>(out, parent, block, ahead, extra);
+            self.block_form::<Pickle>(out, digest, block, ahead, extra);
         } else {
-            self.block_form::<Cbor>(out, parent, block, ahead, extra);
+            self.block_form::<Cbor>(out, digest, block, ahead, extra);
         }
-        self.finish(out)
+        *digest = self.finish(out);
     }
 
+    #[inline(always)]
     fn finish(&self, out: &mut Preimage) -> Digest {
         if self.short { out.xxh3_128() } else { out.sha256() }
     }
 
     /// `(parent, (token, …), extra)`; with look-ahead the third is `(extra, token, …)`.
+    #[inline(always)]
     fn block_form<F: Form>(
         &self,
         out: &mut Preimage,
         parent: &Digest,
         block: &[u32],
         ahead: &[u32],
-        extra: &BlockExtra<'_>,
+        extra: Option<&BlockExtra<'_>>,
     ) {
         F::begin(out);
         F::open(out, 3);
@@ -184,11 +186,14 @@ impl Recipe {
         F::open(out, block.len());
         F::tokens(out, block);
         F::close(out, block.len());
-        if ahead.is_empty() {
-            self.extra_form::<F>(out, extra);
-        } else {
+        if !ahead.is_empty() {
             F::open(out, 1 + ahead.len());
-            self.extra_form::<F>(out, extra);
+        }
+        match extra {
+            None => F::none(out),
+            Some(extra) => self.extra_form::<F>(out, extra),
+        }
+        if !ahead.is_empty() {
             F::tokens(out, ahead);
             F::close(out, 1 + ahead.len());
         }
@@ -198,9 +203,6 @@ impl Recipe {
 
     /// Adapter, media, salt, embeddings, in this order; `None` when there are none.
     fn extra_form<F: Form>(&self, out: &mut Preimage, extra: &BlockExtra<'_>) {
-        if extra.is_plain() {
-            return F::none(out);
-        }
         let tagged = self.dialect == Dialect::Tagged;
         // Python takes an empty salt for none.
         let salt = extra.salt.filter(|salt| !salt.is_empty());
