@@ -111,6 +111,12 @@ impl BlockSize {
     /// comes near this.
     pub const MOST: u16 = 4096;
 
+    /// 16 tokens: what vLLM has on GPUs unless told otherwise.
+    pub const SIXTEEN: BlockSize = BlockSize(16);
+
+    /// 32 tokens: what TensorRT-LLM has unless told otherwise.
+    pub const THIRTY_TWO: BlockSize = BlockSize(32);
+
     /// `None` unless `tokens` is 1 to [`BlockSize::MOST`].
     pub fn new(tokens: u64) -> Option<BlockSize> {
         u16::try_from(tokens).ok().filter(|tokens| (1..=BlockSize::MOST).contains(tokens)).map(BlockSize)

@@ -25,7 +25,7 @@ pub use preimage::Scratch;
 pub use seed::{LONGEST_SEED, Seed};
 pub use version::Version;
 
-use crate::block::Digest;
+use crate::block::{BlockSize, Digest};
 use contract::Recipe;
 
 /// A kind of inference engine.
@@ -97,6 +97,14 @@ impl Engine {
             Engine::Sglang => Some(sglang::RULE_DEFAULT),
             Engine::Trtllm => Some(trtllm::RULE_DEFAULT),
             Engine::Llamacpp => None,
+        }
+    }
+
+    /// Tokens in a block where a rule does not say: what most engines of this kind run with.
+    pub const fn rule_block_size(self) -> BlockSize {
+        match self {
+            Engine::Vllm | Engine::Sglang | Engine::Llamacpp => BlockSize::SIXTEEN,
+            Engine::Trtllm => trtllm::BLOCK,
         }
     }
 

@@ -9,6 +9,9 @@ use super::{Algo, Engine, Version, sglang, tokens, vllm};
 use crate::block::{BlockKey, BlockSize, Digest};
 use std::fmt;
 
+/// The longest adapter, salt, namespace or media name that is hashed, in bytes.
+const LONGEST_TEXT: usize = 64 * 1024;
+
 /// What a rule and its endpoints say about block hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
@@ -194,6 +197,7 @@ impl Contract {
         let plain = Start { digest: self.root, namespace: None };
         match &self.recipe {
             _ if extra.is_plain() => Ok(plain),
+            _ if extra.longest() > LONGEST_TEXT => Err(Decline::TooLong),
             Recipe::Vllm(recipe) => recipe.admit(extra).map(|()| plain),
             Recipe::Sglang(recipe) => recipe.start(extra),
             Recipe::Tokens(_) => tokens::admit(extra).map(|()| plain),

@@ -102,6 +102,19 @@ impl Media<'_> {
 }
 
 impl BlockExtra<'_> {
+    /// Bytes of the longest text. It bounds the memory that hashing takes.
+    pub(super) fn longest(&self) -> usize {
+        let lora = self.lora.map_or(0, |lora| lora.name.len().max(lora.path.map_or(0, str::len)));
+        let media = self.media.iter().map(|item| item.identifier.len()).max().unwrap_or(0);
+        let texts = [self.salt, self.namespace].map(|text| text.map_or(0, str::len));
+        lora.max(media).max(texts[0]).max(texts[1])
+    }
+
+    /// A media item's offset from the block's first token.
+    pub(super) fn offset_of(&self, item: &Media<'_>) -> i64 {
+        item.offset.wrapping_sub(self.media_origin)
+    }
+
     /// Whether tokens alone name the block.
     pub fn is_plain(&self) -> bool {
         self.lora.is_none()
@@ -129,7 +142,7 @@ pub enum Decline {
     StringsAlike,
     /// Media or embeddings under look-ahead hashing.
     LookaheadMedia,
-    /// Too long to be pickled in one frame.
+    /// Longer than 64 KiB: no engine takes such names, and a pickle would no longer be one frame.
     TooLong,
     /// Blocks of another namespace look the same in events, and would not be hit.
     NamespaceUnseen,
@@ -167,7 +180,7 @@ impl fmt::Display for Decline {
             Decline::MediaUnknown => "this engine replaces media tokens by values of its own",
             Decline::StringsAlike => "pickled hashes of two equal strings depend on the engine's memory",
             Decline::LookaheadMedia => "media and embeddings under look-ahead hashing are not known",
-            Decline::TooLong => "a block's pickle is longer than 64 KiB",
+            Decline::TooLong => "a block's extra keys are longer than 64 KiB",
             Decline::NamespaceUnseen => "this engine's events don't tell namespaces apart",
             Decline::TokensOnly => "this contract names blocks by their tokens alone",
         })

@@ -42,6 +42,7 @@ fn each_engine_names_blocks_by_its_own_hashes_and_by_tokens() {
     assert_eq!(own[1], (Some(Algo::Sha256Sglang), Some(Algo::Sha256Sglang)));
     assert_eq!(own[2], (Some(Algo::BlockhashTrtllm), Some(Algo::BlockhashTrtllm)));
     assert_eq!(own[3], (None, None));
+    assert_eq!(Engine::ALL.map(|engine| engine.rule_block_size().tokens()), [16, 16, 32, 16]);
     for engine in [Engine::Vllm, Engine::Sglang, Engine::Trtllm] {
         assert!(engine.algorithms(None).contains(&Algo::Tokens));
     }
@@ -131,6 +132,7 @@ fn what_cannot_be_known_is_declined_with_its_reason() {
     let alike = Extras { salt: Some("x"), ..lora(Some("y")) };
     let long = "s".repeat(70_000);
     let too_long = Extras { salt: Some(&long), ..Extras::default() };
+    let one_frame = Extras { salt: Some(&long[..65_400]), ..Extras::default() };
     let seeded = |algo, version| Terms { seed: Seed::Given("0"), ..terms(algo, version) };
     let ahead = Terms { lookahead: 1, ..seeded(Algo::Sha256Cbor, "0.33.0") };
     let block32 = Terms { block_size: size(32), ..terms(Algo::BlockhashTrtllm, "1.3.0") };
@@ -143,6 +145,8 @@ fn what_cannot_be_known_is_declined_with_its_reason() {
         (Engine::Vllm, seeded(Algo::Sha256, "0.31.0"), lora(Some("x")), Decline::StringsAlike),
         (Engine::Vllm, seeded(Algo::Sha256, "0.31.0"), lora(Some("lora")), Decline::StringsAlike),
         (Engine::Vllm, seeded(Algo::Sha256, "0.31.0"), too_long, Decline::TooLong),
+        (Engine::Vllm, seeded(Algo::Sha256, "0.31.0"), one_frame, Decline::TooLong),
+        (Engine::Vllm, terms(Algo::Tokens, "0.31.0"), too_long, Decline::TooLong),
         (Engine::Vllm, seeded(Algo::Sha256Cbor, "0.31.0"), namespace, Decline::NamespaceUnseen),
         (Engine::Vllm, ahead, seen, Decline::LookaheadMedia),
         (Engine::Sglang, terms(Algo::Sha256Sglang, "0.5.23"), lora(None), Decline::LoraRandom),

@@ -73,7 +73,7 @@ fn extra_keys(out: &mut Preimage, extra: &BlockExtra<'_>) {
     }
     for item in extra.media {
         tagged(out, MEDIA, item.identifier.as_bytes());
-        out.put(&(item.offset - extra.media_origin).to_le_bytes());
+        out.put(&extra.offset_of(item).to_le_bytes());
     }
     if let Some(salt) = extra.salt {
         tagged(out, SALT, salt.as_bytes());

@@ -5,13 +5,13 @@
 use super::Algo;
 use super::contract::{ContractFault, Terms};
 use super::preimage::Preimage;
-use crate::block::Digest;
+use crate::block::{BlockSize, Digest};
 
 pub(super) const ALGORITHMS: &[Algo] = &[Algo::BlockhashTrtllm, Algo::Tokens];
 pub(super) const RULE_DEFAULT: Algo = Algo::BlockhashTrtllm;
 
 /// `tokens_per_block` of the contract, the engine's default.
-const BLOCK: usize = 32;
+pub(super) const BLOCK: BlockSize = BlockSize::THIRTY_TWO;
 
 /// Golden-ratio increment and multipliers of the engine's mixing.
 const GOLDEN: u32 = 0x9e37_79b9;
@@ -20,9 +20,9 @@ const MIX64_A: u64 = 0xbf58_476d_1ce4_e5b9;
 const MIX64_B: u64 = 0x94d0_49bb_1331_11eb;
 
 pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
-    let tokens = terms.block_size.tokens();
-    if terms.algo == Algo::BlockhashTrtllm && tokens != BLOCK {
-        return Err(ContractFault::BlockSize { tokens, least: BLOCK, most: BLOCK });
+    if terms.algo == Algo::BlockhashTrtllm && terms.block_size != BLOCK {
+        let (tokens, only) = (terms.block_size.tokens(), BLOCK.tokens());
+        return Err(ContractFault::BlockSize { tokens, least: only, most: only });
     }
     if terms.lookahead > 0 || terms.bigram || terms.dynamo {
         let name = "look-ahead hashing, pairs of tokens or the dynamo format";

@@ -225,7 +225,7 @@ impl Recipe {
         for item in extra.media {
             entry::<F>(out, tagged, TAG_MEDIA, 2, |out| {
                 F::text(out, item.identifier);
-                F::int(out, item.offset - extra.media_origin);
+                F::int(out, extra.offset_of(item));
             });
         }
         if let Some(salt) = salt {
