@@ -4,8 +4,10 @@
 //! Must never: start a thread, open a socket, read a clock or draw a random number of its own. Time is
 //! [`Nanos`] by argument. Atomics live in [`shared`] alone.
 
+pub mod block;
 pub mod control;
 pub mod decide;
+pub mod engine;
 pub mod fault;
 pub mod fleet;
 pub mod receipt;

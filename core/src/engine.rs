@@ -1,0 +1,184 @@
+//! The kinds of engine, closed, and the list of questions that each answers in its own file: which block
+//! hashes it has, which it uses unless told otherwise, where a chain of block keys begins, how a block is
+//! named. Owns the dispatch; must never hold an answer itself, and no file outside this folder may branch on
+//! the engine.
+
+mod cbor;
+mod chain;
+mod contract;
+mod extras;
+mod form;
+mod llamacpp;
+mod pickle;
+mod preimage;
+mod seed;
+pub mod sglang;
+mod tokens;
+pub mod trtllm;
+mod version;
+mod vllm;
+
+pub use chain::{Chain, Checkpoint};
+pub use contract::{Contract, ContractFault, Start, Terms};
+pub use extras::{BlockExtra, Decline, Extras, Lora, Media};
+pub use preimage::Scratch;
+pub use seed::{LONGEST_SEED, Seed};
+pub use version::Version;
+
+use crate::block::{BlockSize, Digest};
+use contract::Recipe;
+
+/// A kind of inference engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    Trtllm,
+    /// The llama.cpp server.
+    Llamacpp,
+}
+
+/// How blocks are named: an engine's own hash, or the gateway's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algo {
+    /// vLLM: SHA-256 of Python's pickle; the engine's default.
+    Sha256,
+    /// vLLM: SHA-256 of canonical CBOR.
+    Sha256Cbor,
+    /// vLLM: XXH3-128 of Python's pickle.
+    Xxhash,
+    /// vLLM: XXH3-128 of canonical CBOR.
+    XxhashCbor,
+    /// SGLang: SHA-256 of the parent and little-endian token words.
+    Sha256Sglang,
+    /// TensorRT-LLM: SGLang's rule over 32 tokens. The engine itself names blocks otherwise; its names are
+    /// only translated.
+    BlockhashTrtllm,
+    /// The gateway's own chain, for any engine that publishes token ids.
+    Tokens,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 4] = [Engine::Vllm, Engine::Sglang, Engine::Trtllm, Engine::Llamacpp];
+
+    /// As in a rule's `kvEngineType`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Vllm => "vllm",
+            Engine::Sglang => "sglang",
+            Engine::Trtllm => "trtllm",
+            Engine::Llamacpp => "llamacpp",
+        }
+    }
+
+    /// By the word of a rule's `kvEngineType`, to the letter.
+    pub fn from_name(name: &str) -> Option<Engine> {
+        Engine::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
+    /// Block hashes that blocks of this engine can be named by. Without a version: all that any has.
+    pub fn algorithms(self, version: Option<Version>) -> &'static [Algo] {
+        match self {
+            Engine::Vllm => vllm::algorithms(version),
+            Engine::Sglang => sglang::ALGORITHMS,
+            Engine::Trtllm => trtllm::ALGORITHMS,
+            Engine::Llamacpp => llamacpp::ALGORITHMS,
+        }
+    }
+
+    /// What a rule that names no algorithm means; `None` where exact routing is not possible.
+    pub fn rule_default(self) -> Option<Algo> {
+        match self {
+            Engine::Vllm => Some(vllm::RULE_DEFAULT),
+            Engine::Sglang => Some(sglang::RULE_DEFAULT),
+            Engine::Trtllm => Some(trtllm::RULE_DEFAULT),
+            Engine::Llamacpp => None,
+        }
+    }
+
+    /// Tokens in a block where a rule does not say: what most engines of this kind run with.
+    pub const fn rule_block_size(self) -> BlockSize {
+        match self {
+            Engine::Vllm | Engine::Sglang | Engine::Llamacpp => BlockSize::SIXTEEN,
+            Engine::Trtllm => trtllm::BLOCK,
+        }
+    }
+
+    /// What the engine itself uses unless its operator chose; where it differs from [`Engine::rule_default`]
+    /// one of the two has to be set.
+    pub fn own_default(self) -> Option<Algo> {
+        match self {
+            Engine::Vllm => Some(vllm::OWN_DEFAULT),
+            _ => self.rule_default(),
+        }
+    }
+
+    /// Agrees on one way to name blocks, or tells which of the terms can't be kept.
+    pub fn contract(self, terms: &Terms<'_>) -> Result<Contract, ContractFault> {
+        if !self.algorithms(terms.version).contains(&terms.algo) {
+            return Err(ContractFault::AlgorithmUnknown { engine: self, algo: terms.algo });
+        }
+        self.check(terms)?;
+        let (recipe, root) = match terms.algo {
+            Algo::Tokens => tokens::recipe(terms),
+            _ => self.recipe(terms)?,
+        };
+        Ok(Contract::new(self, terms, recipe, root))
+    }
+
+    /// Refuses terms that no version of this engine can have.
+    fn check(self, terms: &Terms<'_>) -> Result<(), ContractFault> {
+        match self {
+            Engine::Vllm => vllm::check(terms),
+            Engine::Sglang => sglang::check(terms),
+            Engine::Trtllm => trtllm::check(terms),
+            Engine::Llamacpp => Ok(()),
+        }
+    }
+
+    fn recipe(self, terms: &Terms<'_>) -> Result<(Recipe, Digest), ContractFault> {
+        match self {
+            Engine::Vllm => vllm::recipe(terms),
+            Engine::Sglang | Engine::Trtllm => Ok(sglang::recipe(terms)),
+            Engine::Llamacpp => Err(ContractFault::AlgorithmUnknown { engine: self, algo: terms.algo }),
+        }
+    }
+}
+
+impl Algo {
+    /// All of them.
+    pub const ALL: [Algo; 7] = [
+        Algo::Sha256,
+        Algo::Sha256Cbor,
+        Algo::Xxhash,
+        Algo::XxhashCbor,
+        Algo::Sha256Sglang,
+        Algo::BlockhashTrtllm,
+        Algo::Tokens,
+    ];
+
+    /// As in a rule's `kvHashAlgo`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algo::Sha256 => "sha256",
+            Algo::Sha256Cbor => "sha256_cbor",
+            Algo::Xxhash => "xxhash",
+            Algo::XxhashCbor => "xxhash_cbor",
+            Algo::Sha256Sglang => "sha256_sglang",
+            Algo::BlockhashTrtllm => "blockhash_trtllm",
+            Algo::Tokens => "tokens",
+        }
+    }
+
+    /// By the word of a rule's `kvHashAlgo`, to the letter.
+    pub fn from_name(name: &str) -> Option<Algo> {
+        Algo::ALL.into_iter().find(|algo| algo.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests;
