@@ -1,7 +1,7 @@
 //! What the tests stand on: the gateway's process, raw clients, scripted engines, rule bodies. Owns starting
 //! and ending them; must never assert anything about the gateway itself.
 
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 mod client;
 mod gateway;
