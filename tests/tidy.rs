@@ -137,7 +137,7 @@ fn longest_function(text: &str) -> Option<(String, usize)> {
         if lines[from].ends_with('}') || lines[from].ends_with(';') {
             return 1;
         }
-        lines[from..].iter().position(|line| ends(line)).map_or(1, |end| end + 1)
+        lines[from..].iter().position(ends).map_or(1, |end| end + 1)
     };
     let functions = (0..lines.len()).filter_map(|at| Some((function_name(lines[at])?, length(at))));
     functions.max_by_key(|(_, length)| *length)
@@ -206,4 +206,35 @@ fn every_metric_is_in_the_readme() {
 fn is_metric(text: &str) -> bool {
     ["warmpath_", "loxilb_"].iter().any(|p| text.starts_with(p))
         && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+#[test]
+fn files_and_functions_named_in_the_documents_exist() {
+    let files = files();
+    let sources: String = files.iter().filter(|f| f.path.ends_with(".rs")).map(|f| f.text.as_str()).collect();
+    for document in ["README.md", "ARCHITECTURE.md"] {
+        let text = read(document).expect("the document");
+        let is_path =
+            |word: &&str| word.contains('/') && [".rs", ".md"].iter().any(|end| word.ends_with(end));
+        for path in words(&text).filter(is_path) {
+            assert!(files.iter().any(|f| f.path == path), "{document} names {path}, which is not there");
+        }
+    }
+    let text = read("ARCHITECTURE.md").expect("the document");
+    let (_, life) = text.split_once("## Life of a request").expect("the section");
+    let (life, _) = life.split_once("\n## ").expect("a next section");
+    let functions: Vec<&str> = words(life).filter(|word| word.contains('_')).collect();
+    assert!(functions.len() > 20, "{functions:?}");
+    for name in functions {
+        assert!(
+            sources.contains(&format!("fn {name}(")),
+            "ARCHITECTURE.md names {name}, which is no function"
+        );
+    }
+}
+
+/// Words of a document: letters, digits and what paths are made of.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let inside = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    text.split(move |c| !inside(c)).map(|word| word.trim_end_matches('.'))
 }

@@ -85,7 +85,7 @@ pub enum RulesVerb {
     },
     /// Create or replace the rules of a file, all or none.
     Apply {
-        /// A JSON array of rule bodies, one body, or TOML [[rule]] tables.
+        /// A JSON array of rule bodies, one body, or TOML `[[rule]]` tables.
         #[arg(short, long, value_name = "FILE")]
         file: PathBuf,
     },

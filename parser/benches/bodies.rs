@@ -13,6 +13,7 @@ fn main() {
         body(&format!("ascii {size} B"), &chat(size, "the quick brown fox, \\\"quoted\\\" and\\nbroken. "));
     }
     body("cjk 100000 B", &chat(100_000, "模型推理网关，快速且正确。\\n"));
+    body("prose 32000 B", &chat(32_000, "the quick brown fox jumps over the lazy dog and on. "));
     body("token ids 100000 B", &token_ids(100_000));
     stream();
 }

@@ -37,7 +37,7 @@ impl<R: Ring> Flow<R> {
     }
 
     fn find_pool(&mut self, vip: usize, exchange: &mut Exchange) -> Result<Serves, Fault> {
-        self.learn_facts(exchange);
+        self.learn_facts(vip, exchange);
         let bytes = &exchange.request[..];
         let path = exchange.head.path.of(bytes);
         if exchange.head.method == Method::Get && path == b"/v1/models" && self.lists_models(vip) {
@@ -64,8 +64,8 @@ impl<R: Ring> Flow<R> {
         self.rules.table.vip(address).is_some_and(|vip| vip.models().next().is_some())
     }
 
-    /// Reads what routing may know: ids from the head, members from the body.
-    fn learn_facts(&mut self, exchange: &mut Exchange) {
+    /// Reads what routing may know: ids from the head; members from the body where a rule asks for them.
+    fn learn_facts(&mut self, vip: usize, exchange: &mut Exchange) {
         let bytes = &exchange.request[..];
         let value =
             |field| exchange.headers.first(field).map(|h| h.value.of(bytes)).filter(|v| !v.is_empty());
@@ -77,7 +77,8 @@ impl<R: Ring> Flow<R> {
         }
         let body = &bytes[exchange.body.clone()];
         let is_json = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
-        let wanted = self.settings.features.peek && is_json && !exchange.uninspected;
+        let asked = self.rules.vips[vip].inspects && self.settings.features.peek;
+        let wanted = asked && is_json && !exchange.uninspected;
         let peeked = wanted && json::peek(body, &mut self.members, JsonLimits::default()).is_ok();
         if peeked {
             facts.model = model_of(body, &self.members, &mut self.scratch);

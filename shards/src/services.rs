@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use warmpath_core::control::AnswerCount;
 use warmpath_core::decide::Turn;
+use warmpath_core::rule::Selector;
 use warmpath_core::table::{NoRoute, Service, Table};
 use warmpath_ring::Listener;
 
@@ -33,6 +34,9 @@ pub struct VipSlot {
     pub closing: Vec<Listener>,
     /// Its services; empty when all rules are gone.
     pub services: Vec<Rc<ShardService>>,
+    /// Whether a rule asks what a body says. Where none does, none is looked into: the look costs a
+    /// blind relay more than all else it does for a long prompt.
+    pub inspects: bool,
 }
 
 /// The rules as this shard holds them.
@@ -59,6 +63,8 @@ impl ShardRules {
             let before = std::mem::take(&mut self.vips[slot].services);
             let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools)));
             self.vips[slot].services = after.collect();
+            let by_prompt = |s: &Arc<Service>| matches!(s.rule.selector, Selector::Chwbl(_));
+            self.vips[slot].inspects = vip.by_model || vip.services.iter().any(by_prompt);
         }
         self.table = table;
         closing
@@ -67,7 +73,8 @@ impl ShardRules {
     /// The slot of an address, made when new.
     pub fn slot(&mut self, address: SocketAddr) -> usize {
         self.vips.iter().position(|v| v.address == address).unwrap_or_else(|| {
-            self.vips.push(VipSlot { address, listener: None, closing: Vec::new(), services: Vec::new() });
+            let services = Vec::new();
+            self.vips.push(VipSlot { address, listener: None, closing: Vec::new(), services, inspects: false });
             self.vips.len() - 1
         })
     }

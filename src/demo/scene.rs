@@ -112,10 +112,17 @@ impl Scene {
     /// What it is and how to take part.
     pub fn intro(&self) -> String {
         let (address, socket) = (self.address, self.folder.path.join("ctl.sock"));
+        let rests = match self.engines.len() {
+            1 => "",
+            _ => {
+                "The first endpoint takes no connections for the middle third of the requests (hash_next: a \
+                 prompt that it would have had).\n"
+            }
+        };
         format!(
             "warmpath demo: {} simulated engines behind http://{address}, {} shard(s) on {}\n\
-             small goes by the beginning of its prompt (hash_home: where that was before), large to the \
-             endpoint with the fewest requests in flight\n\n\
+             Model small goes by the beginning of its prompt (hash_home: where that went before), large to the \
+             endpoint with the fewest requests in flight.\n{rests}\n\
              Chat with it:    curl -N http://{address}/v1/chat/completions -H 'Content-Type: application/json' \
              -d '{{\"model\":\"small\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\
              Look into it:    warmpath ctl --socket {} rules list\n",

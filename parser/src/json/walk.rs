@@ -1,7 +1,7 @@
 //! Into arrays and objects below the top level.
 //!
 //! Owns the iterators over elements and members, and the walk to the message whose text keys a request. The
-//! text must have passed [`super::peek`]; on any other an iterator just ends.
+//! text must have passed [`super::peek()`]; on any other an iterator just ends.
 
 use super::peek::{Kind, Members, Value};
 use super::scan::{DEEPEST, Scanner};

@@ -12,6 +12,7 @@ fn gate(probe: warmpath_ring::Probe) -> Gate {
     match probe.verdict {
         warmpath_ring::Verdict::Pass => Gate::pass(name, ""),
         warmpath_ring::Verdict::Fail(cause) => Gate::not_passed(name, Verdict::Fail, cause, probe.cure),
-        warmpath_ring::Verdict::NotRun(why) => Gate::not_passed(name, Verdict::NotRun, why, probe.cure),
+        // The cure of what kept it from being tried stands with the setup of the ring.
+        warmpath_ring::Verdict::NotRun(why) => Gate::not_passed(name, Verdict::NotRun, why, ""),
     }
 }
