@@ -74,7 +74,13 @@ impl ShardRules {
     pub fn slot(&mut self, address: SocketAddr) -> usize {
         self.vips.iter().position(|v| v.address == address).unwrap_or_else(|| {
             let services = Vec::new();
-            self.vips.push(VipSlot { address, listener: None, closing: Vec::new(), services, inspects: false });
+            self.vips.push(VipSlot {
+                address,
+                listener: None,
+                closing: Vec::new(),
+                services,
+                inspects: false,
+            });
             self.vips.len() - 1
         })
     }
