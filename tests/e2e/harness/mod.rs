@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use warmpath_perf::engine::{Config, Handle, start};
 
 /// How long anything may take before a test gives up. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Runs each of the functions on both drivers, as tests of their own.
 macro_rules! on_both_drivers {
