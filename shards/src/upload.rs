@@ -86,10 +86,13 @@ impl<R: Ring> Flow<R> {
         }
     }
 
-    /// All that came was sent on: the client may send more.
+    /// All that came was sent on: the client may send more, and must in time.
     pub(crate) fn resume_upload(&mut self, client: &mut Client, upstream: &Upstream) {
         if upstream.outbox.is_idle() {
             self.resume_client(client);
+            if client.stage == Stage::Waiting {
+                self.expect_client(client, self.settings.body);
+            }
         }
     }
 }

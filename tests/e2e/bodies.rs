@@ -1,6 +1,7 @@
 //! Large bodies both ways: every byte, bounded memory, the bound on their size.
 
 use crate::harness::*;
+use std::io::Write;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use warmpath_perf::engine::text::Digest;
 on_both_drivers!(
     a_large_body_is_streamed_up,
     a_large_chunked_body_is_streamed_up,
+    a_large_body_waits_for_a_slow_engine,
     a_large_answer_waits_for_a_slow_reader,
     a_body_over_the_bound_is_refused_by_its_length,
     a_body_over_the_bound_is_refused_as_it_is_counted,
@@ -133,4 +135,47 @@ fn a_body_over_the_bound_is_refused_as_it_is_counted(driver: Driver) {
     assert!(engine.join().unwrap() <= (256 << 20) + (2 << 20));
     let grown = gateway.resident_peak();
     assert!(grown < 512 << 20, "{} MiB were resident", grown >> 20);
+}
+
+fn a_large_body_waits_for_a_slow_engine(driver: Driver) {
+    let origin = Origin::start();
+    let gateway = Gateway::start(driver, &[rule(free_address(), &[origin.addr])]);
+    let mut client = gateway.client();
+    let before = gateway.resident();
+    let body = body_of(LARGE);
+    client.send(format!("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n").as_bytes());
+    let mut engine = origin.accept();
+    engine.head().unwrap();
+    client.stream.set_nonblocking(true).unwrap();
+    let (mut sent, mut idle) = (0, 0);
+    while idle < 100 && sent < LARGE {
+        match client.stream.write(&body[sent..]) {
+            Ok(wrote) => (sent, idle) = (sent + wrote, 0),
+            Err(_) => {
+                idle += 1;
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+    assert!(sent < LARGE, "the whole body vanished into the gateway");
+    let grown = gateway.resident_peak().saturating_sub(before);
+    assert!(grown < 32 << 20, "{} MiB more were resident", grown >> 20);
+    client.stream.set_nonblocking(false).unwrap();
+    let mut digest = Digest::default();
+    thread::scope(|scope| {
+        let (wire, body) = (&client.stream, &body);
+        scope.spawn(move || (&*wire).write_all(&body[sent..]).unwrap());
+        let mut left = LARGE;
+        loop {
+            digest.update(&engine.wire.ahead);
+            left -= engine.wire.ahead.len();
+            engine.wire.ahead.clear();
+            if left == 0 || !engine.wire.more().unwrap() {
+                return;
+            }
+        }
+    });
+    assert_eq!(digest.value(), Digest::of(&body));
+    engine.answer("got it");
+    assert_eq!(client.reply().body, b"got it");
 }

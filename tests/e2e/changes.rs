@@ -150,7 +150,7 @@ fn rules_are_read_back_as_they_were_given(driver: Driver) {
     let engine = engine();
     let vip = free_address();
     let body = rule_with(vip, &[engine.addr], json!({"sel": 4, "name": "mine", "model_name": "Org/M"}));
-    let gateway = Gateway::start(driver, &[body.clone()]);
+    let gateway = Gateway::start(driver, std::slice::from_ref(&body));
     for list in [
         gateway.admin("GET", "/netlox/v1/config/loadbalancer/all", "").json(),
         gateway.admin_unix("GET", "/netlox/v1/config/loadbalancer/all", "").1,

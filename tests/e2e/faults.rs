@@ -25,6 +25,9 @@ on_both_drivers!(
     a_client_that_leaves_frees_its_engine,
     a_client_that_leaves_a_stream_frees_its_engine,
     an_engine_that_answers_unasked_is_not_reused,
+    an_engine_that_dies_under_a_large_body_is_told,
+    a_client_that_leaves_within_its_body_executes_nothing,
+    the_idle_limit_of_an_engine_is_learned,
 );
 
 fn ask(gateway: &Gateway, id: &str, text: &str) -> Reply {
@@ -294,4 +297,58 @@ fn an_engine_that_answers_unasked_is_not_reused(driver: Driver) {
     engine.request();
     engine.answer("clean");
     assert_eq!(client.reply().body, b"clean");
+}
+
+fn an_engine_that_dies_under_a_large_body_is_told(driver: Driver) {
+    let (origin, other) = (Origin::start(), engine());
+    let service = json!({"retry_before_first_byte": 1});
+    let endpoints = [origin.addr, other.addr];
+    let gateway = Gateway::start(driver, &[rule_with(free_address(), &endpoints, service)]);
+    let mut client = gateway.client();
+    client.send(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 60000000\r\n\r\n");
+    client.send(&body_of(1 << 20));
+    let mut engine = origin.accept();
+    engine.head().unwrap();
+    engine.wire.reset();
+    // What went on as it came cannot be sent again.
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.error_code().as_str()), (502, "backend_died"));
+    assert_eq!(reply.header("connection"), Some("close"));
+    client.expect_end();
+    assert_eq!(other.stats().accepted, 0);
+}
+
+fn a_client_that_leaves_within_its_body_executes_nothing(driver: Driver) {
+    let engine = engine();
+    let gateway = Gateway::start(driver, &[rule(free_address(), &[engine.addr])]);
+    for (length, reset) in [(1_000, false), (1_000, true), (60_000_000, false), (60_000_000, true)] {
+        let mut client = gateway.client();
+        let head = format!("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        client.send(&[head.as_bytes(), &body_of(500)].concat());
+        if length > 1_000 {
+            wait_until("it goes on as it comes", || engine.stats().open == 1);
+        }
+        if reset {
+            client.reset()
+        } else {
+            drop(client)
+        }
+        wait_until("all is closed", || engine.stats().open == 0 && gateway.sum("clients") == 0);
+    }
+    let stats = engine.stats();
+    assert_eq!((stats.executions.total, stats.malformed, gateway.sum("upstreams")), (0, 0, 0));
+}
+
+fn the_idle_limit_of_an_engine_is_learned(driver: Driver) {
+    let engine = engine_with(|c| c.keep_alive.idle = Duration::from_millis(400));
+    let gateway = Gateway::start(driver, &[rule(free_address(), &[engine.addr])]);
+    assert_eq!(ask(&gateway, "first", "x").status, 200);
+    wait_until("the engine closes it", || gateway.count("idle_closed") == 1);
+    // From now on the gateway is first: a request never meets a connection that is about to close.
+    for round in 1..=3 {
+        assert_eq!(ask(&gateway, "next", "x").status, 200);
+        wait_until("the gateway closes it", || gateway.sum("upstreams") == 0);
+        assert_eq!((gateway.count("retired"), gateway.count("idle_closed")), (round, 1));
+    }
+    assert_eq!((engine.stats().finished, gateway.count("replays")), (4, 0));
 }

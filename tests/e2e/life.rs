@@ -17,6 +17,7 @@ on_both_drivers!(
     running_streams_end_well_before_the_gateway,
     a_lame_gateway_says_so_and_serves,
     a_second_signal_cuts,
+    a_drain_ends_in_time,
     no_acknowledged_rule_is_lost,
     two_gateways_never_share_a_state,
     a_taken_address_is_said_at_start,
@@ -145,6 +146,20 @@ fn a_second_signal_cuts(driver: Driver) {
     gateway.signal(Signal::TERM);
     assert!(gateway.ended().success());
     client.expect_end();
+    wait_until("the engine sees it leave", || engine.stats().aborted == 1);
+}
+
+fn a_drain_ends_in_time(driver: Driver) {
+    let engine = engine_with(|c| c.faults.stall = Some(Stall::MidStream));
+    let flags = ["--shards", "1", "--lame-duck", "0", "--drain-timeout", "0.3"];
+    let mut gateway = Gateway::start_with(driver, &[rule(free_address(), &[engine.addr])], &flags);
+    let mut client = gateway.client();
+    client.send(&post("/v1/chat/completions", &[], &chat_stream("x", 5)));
+    assert_eq!(client.try_head().unwrap().status, 200);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.ended().success());
+    while client.more().unwrap() {}
+    assert!(!client.ahead.ends_with(b"0\r\n\r\n"), "a cut stream looks whole");
     wait_until("the engine sees it leave", || engine.stats().aborted == 1);
 }
 

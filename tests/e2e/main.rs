@@ -10,6 +10,7 @@ mod harness;
 mod abuse;
 mod bodies;
 mod changes;
+mod crowd;
 mod faults;
 mod forwarding;
 mod life;

@@ -42,7 +42,7 @@ fn pipelined_requests_are_answered_in_order(driver: Driver) {
     let gateway = Gateway::start(driver, &[rule(free_address(), &[engine.addr])]);
     let mut client = gateway.client();
     let request = |i: usize| {
-        let body = if i % 3 == 0 { chat_stream("many", 5) } else { chat(&"long ".repeat(i * 100)) };
+        let body = if i.is_multiple_of(3) { chat_stream("many", 5) } else { chat(&"long ".repeat(i * 100)) };
         post("/v1/chat/completions", &[&format!("X-Request-Id: in-order-{i}")], &body)
     };
     client.send(&(0..30).flat_map(request).collect::<Vec<u8>>());

@@ -103,10 +103,15 @@ impl Gateway {
         command
     }
 
-    /// A new empty folder.
+    /// A new empty folder, in memory where there is such a place: rule changes wait for the disk, which may be
+    /// busy for many seconds.
     pub fn folder() -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let name = format!("warmpath-e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let in_memory = Path::new("/dev/shm").join(&name);
+        if std::fs::create_dir(&in_memory).is_ok() {
+            return in_memory;
+        }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).unwrap();
         folder

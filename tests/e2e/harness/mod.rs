@@ -1,7 +1,7 @@
 //! What the tests stand on: the gateway's process, raw clients, scripted engines, rule bodies. Owns starting
 //! and ending them; must never assert anything about the gateway itself.
 
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 mod client;
 mod gateway;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use warmpath_perf::engine::{Config, Handle, start};
 
 /// How long anything may take before a test gives up. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Runs each of the functions on both drivers, as tests of their own.
 macro_rules! on_both_drivers {
