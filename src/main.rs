@@ -2,6 +2,7 @@
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
 mod demo;
+mod keys;
 mod serve;
 mod sizes;
 
@@ -36,6 +37,8 @@ enum Verb {
     Engine(warmpath_perf::EngineArgs),
     /// Load a gateway or an engine, and check its answers
     Bench(warmpath_perf::BenchArgs),
+    /// Name the cache blocks of given tokens as an engine would
+    Keys(keys::KeysArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Verb::Ctl(args) => warmpath_admin::run_ctl(&args, &mut std::io::stdout()).map_err(|e| e.to_string()),
         Verb::Engine(args) => warmpath_perf::run_engine(args).map_err(|e| e.to_string()),
         Verb::Bench(args) => warmpath_perf::run_bench(args).map_err(|e| e.to_string()),
+        Verb::Keys(args) => keys::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {
