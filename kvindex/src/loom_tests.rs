@@ -1,0 +1,145 @@
+//! The protocol of `publish.rs` under every interleaving (bounded to three preemptions), on a table of one or
+//! two segments of four slots. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p warmpath-kvindex --release --lib loom_tests`.
+
+use crate::*;
+use loom::thread;
+
+const STORED: Evidence = Evidence::Stored;
+const A: u64 = 0xa1;
+const B: u64 = 0xb2;
+const C: u64 = 0xc3;
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// A writer with one holder, and a reader.
+fn small(spares: usize) -> (Writer, Holder, Reader) {
+    let (mut writer, readers) = index(Plan::exactly(4, 1, spares, 1), 5);
+    let holder = writer.register(1).unwrap();
+    (writer, holder, readers.reader().unwrap())
+}
+
+/// Uses up a segment's slots with a dead key, so that the next new key rebuilds it.
+fn churn(writer: &mut Writer, holder: Holder, key: u64) -> usize {
+    let refused = writer.store(holder, &[key], 0, STORED).refused;
+    writer.remove(holder, &[key], Copies::One);
+    refused
+}
+
+fn run(reader: &mut Reader, keys: &[u64]) -> u32 {
+    let mut out = [0; 64];
+    let view = reader.view();
+    let mut first = HolderSet::empty();
+    first.insert(0);
+    view.walk(keys, &first, &mut out);
+    out[0]
+}
+
+#[test]
+fn a_published_block_has_its_holders_and_no_others() {
+    explore(|| {
+        let (mut writer, first, mut reader) = small(1);
+        let second = writer.register(2).unwrap();
+        let writing = thread::spawn(move || {
+            writer.store(first, &[A], 0, STORED);
+            writer.store(second, &[A], 0, STORED);
+            writer.remove(first, &[A], Copies::One);
+        });
+        let seen = reader.view().holders(A).words()[0];
+        assert!([0b00, 0b01, 0b11, 0b10].contains(&seen), "{seen:b}");
+        writing.join().unwrap();
+        assert_eq!(reader.view().holders(A).words()[0], 0b10);
+    });
+}
+
+#[test]
+fn a_block_that_stays_is_found_through_a_rebuild() {
+    explore(|| {
+        let (mut writer, holder, mut reader) = small(1);
+        writer.store(holder, &[A], 0, STORED);
+        churn(&mut writer, holder, B);
+        churn(&mut writer, holder, C);
+        let writing = thread::spawn(move || {
+            assert_eq!(churn(&mut writer, holder, 0xd4), 0);
+            assert_eq!(writer.stats().rebuilds, 1);
+        });
+        assert_eq!(run(&mut reader, &[A]), 1);
+        writing.join().unwrap();
+        assert_eq!(run(&mut reader, &[A, B]), 1);
+    });
+}
+
+/// With one spare the second rebuild needs the first one's old place back: only if no reader is in it.
+#[test]
+fn a_retired_place_is_reused_only_when_no_reader_looks() {
+    explore(|| {
+        let (mut writer, holder, mut reader) = small(1);
+        writer.store(holder, &[A], 0, STORED);
+        for key in [B, C, 0xd4] {
+            churn(&mut writer, holder, key);
+        }
+        assert_eq!(writer.stats().rebuilds, 1);
+        churn(&mut writer, holder, 0xe5);
+        let writing = thread::spawn(move || {
+            churn(&mut writer, holder, 0xf6);
+            writer.stats().rebuilds
+        });
+        assert_eq!(run(&mut reader, &[A]), 1);
+        assert!(writing.join().unwrap() <= 2);
+        assert_eq!(run(&mut reader, &[A]), 1);
+    });
+}
+
+#[test]
+fn a_sleeping_reader_holds_nothing_back() {
+    explore(|| {
+        let (mut writer, holder, mut reader) = small(1);
+        writer.store(holder, &[A], 0, STORED);
+        let reading = thread::spawn(move || {
+            assert_eq!(run(&mut reader, &[A]), 1);
+            reader
+        });
+        let mut reader = reading.join().unwrap();
+        let refused: usize = (0x10..0x1a).map(|key| churn(&mut writer, holder, key)).sum();
+        assert_eq!((refused, writer.stats().rebuilds >= 4), (0, true));
+        assert_eq!(run(&mut reader, &[A, B]), 1);
+    });
+}
+
+/// The holder has A, is cleared, then has B: at no time has it both.
+#[test]
+fn old_and_new_content_of_a_cleared_holder_never_mix() {
+    explore(|| {
+        let (mut writer, holder, mut reader) = small(1);
+        writer.store(holder, &[A], 0, STORED);
+        let writing = thread::spawn(move || {
+            writer.clear(holder);
+            writer.store(holder, &[B], 0, STORED);
+        });
+        assert_ne!(run(&mut reader, &[A, B]), 2);
+        writing.join().unwrap();
+        assert_eq!((run(&mut reader, &[A]), run(&mut reader, &[B])), (0, 1));
+    });
+}
+
+/// A bit leased again never gives the new name an overlap of the old holder.
+#[test]
+fn a_new_name_never_has_the_old_holders_blocks() {
+    explore(|| {
+        let (mut writer, holder, mut reader) = small(1);
+        writer.store(holder, &[A], 0, STORED);
+        let writing = thread::spawn(move || {
+            writer.release(holder);
+            writer.register(2).unwrap();
+        });
+        let view = reader.view();
+        let held = view.holders(A).contains(0);
+        assert!(!(held && view.name(0) == Some(2)));
+        drop(view);
+        writing.join().unwrap();
+    });
+}
