@@ -16,7 +16,7 @@
 //! so old and new content of a holder never mix.
 //!
 //! Places are numbers, not pointers: a fault in the protocol could give a wrong answer, never touch freed memory.
-#![allow(unsafe_code)] // prefetch hints
+#![allow(unsafe_code)] // prefetch hints, and zeroed memory on huge pages
 
 use crate::holders::HolderSet;
 use crate::plan::Plan;
@@ -291,7 +291,7 @@ impl Shared {
         Shared {
             plan,
             seed,
-            arena: zeros(plan.places() * plan.slots * (words + 1)),
+            arena: arena(plan.places() * plan.slots * (words + 1)),
             directory: (0..plan.segments).map(|segment| AtomicU32::new(segment as u32)).collect(),
             valid: (0..plan.places() * words).map(|_| AtomicU64::new(u64::MAX)).collect(),
             holders: HolderCells {
@@ -406,6 +406,38 @@ impl Shared {
             self.arena[base + slot * shape.key_stride].store(EMPTY, Relaxed);
         }
         self.validate(place);
+    }
+}
+
+/// Zeroed words, on huge pages where the kernel gives them: a walk's loads are spread over all of it.
+#[cfg(not(all(test, loom)))]
+fn arena(words: usize) -> Box<[AtomicU64]> {
+    let zeroed = Box::into_raw(vec![0_u64; words].into_boxed_slice());
+    advise_huge(zeroed);
+    // SAFETY: an AtomicU64 has the size and bit validity of a u64 and, on the 64-bit targets that the assertion
+    // admits, its alignment; the box was just taken apart and is put together once.
+    unsafe { Box::from_raw(zeroed as *mut [AtomicU64]) }
+}
+
+#[cfg(all(test, loom))]
+fn arena(words: usize) -> Box<[AtomicU64]> {
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
+#[cfg(not(all(test, loom)))]
+const _: () = assert!(align_of::<u64>() == align_of::<AtomicU64>());
+
+/// Asks for huge pages under the whole pages of a large allocation. Refusal only costs speed.
+#[cfg(not(all(test, loom)))]
+fn advise_huge(words: *mut [u64]) {
+    const HUGE: usize = 2 << 20;
+    let start = words.cast::<u8>();
+    let skip = start.addr().next_multiple_of(HUGE) - start.addr();
+    let length = (words.len() * 8).saturating_sub(skip) / HUGE * HUGE;
+    if length > 0 {
+        // SAFETY: the range lies inside the allocation; this advice changes no content.
+        let _ =
+            unsafe { rustix::mm::madvise(start.add(skip).cast(), length, rustix::mm::Advice::LinuxHugepage) };
     }
 }
 

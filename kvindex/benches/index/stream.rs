@@ -35,7 +35,7 @@ pub struct Filled {
 impl Filled {
     /// So many distinct blocks, each prompt stored by one of `holders` holders.
     pub fn new(blocks: usize, holders: usize) -> Filled {
-        let plan = Plan::for_blocks(blocks + blocks / 200 + 4_000, holders, 4).unwrap();
+        let plan = Plan::for_blocks(blocks + 4_000, holders, 4).unwrap();
         let (mut writer, readers) = index(plan, 0x5eed);
         let leased: Vec<Holder> = (0..holders).map(|name| writer.register(name as u64).unwrap()).collect();
         let mut random = Random(1);
