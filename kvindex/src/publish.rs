@@ -37,6 +37,9 @@ const ZERO_ALIAS: u64 = 0x6a09_e667_f3bc_c909;
 /// What a block key of `u64::MAX` is stored as; MAX stays free for a marker.
 const MAX_ALIAS: u64 = 0xbb67_ae85_84ca_a73b;
 
+/// Words of a cache line.
+const LINE: usize = 8;
+
 /// A pin that holds nothing: the reader is between views, or there is none.
 const OFFLINE: u64 = u64::MAX;
 
@@ -201,7 +204,11 @@ impl Shared {
         let base = self.base(self.place(home.segment), &shape);
         prefetch(&self.arena, base + home.slot * shape.key_stride);
         if shape.key_stride == 1 {
-            prefetch(&self.arena, base + shape.mask_offset + home.slot * shape.words);
+            let mask = base + shape.mask_offset + home.slot * shape.words;
+            prefetch(&self.arena, mask);
+            prefetch(&self.arena, mask + LINE);
+        } else {
+            prefetch(&self.arena, base + (home.slot + 2) * shape.key_stride);
         }
     }
 
