@@ -1,0 +1,58 @@
+//! Rows I1 to I5 of the figures: what the index costs. `cargo bench -p warmpath-kvindex -- [ROW…] [long]`
+//! measures at full size (8 M blocks, pinned to nothing, one line a figure); under `cargo test` the same code
+//! runs small and only its own consistency is checked.
+#![allow(clippy::unwrap_used)] // a bench that cannot start has nothing to tell
+
+#[path = "index/churn.rs"]
+mod churn;
+#[path = "index/readers.rs"]
+mod readers;
+#[path = "index/stream.rs"]
+mod stream;
+#[path = "index/writers.rs"]
+mod writers;
+
+use std::time::Instant;
+
+/// How large a run is.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// Distinct blocks of the table.
+    pub blocks: usize,
+    /// Operations of one timed phase.
+    pub operations: usize,
+    /// Times a phase is repeated; the median is told.
+    pub rounds: usize,
+    /// Operations of the churn row.
+    pub churn: usize,
+}
+
+/// Measures one row and prints it.
+type Row = fn(Size);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let full = arguments.iter().any(|argument| argument == "--bench");
+    let long = arguments.iter().any(|argument| argument == "long");
+    let size = match (full, long) {
+        (false, _) => Size { blocks: 40_000, operations: 100_000, rounds: 1, churn: 200_000 },
+        (true, false) => Size { blocks: 8_000_000, operations: 10_000_000, rounds: 3, churn: 100_000_000 },
+        (true, true) => Size { blocks: 8_000_000, operations: 10_000_000, rounds: 9, churn: 1_000_000_000 },
+    };
+    let rows: [(&str, Row); 5] = [
+        ("I1", writers::rates),
+        ("I2", readers::rates),
+        ("I3", readers::bytes),
+        ("I4", writers::visibility),
+        ("I5", churn::memory),
+    ];
+    let asked = |row: &str| arguments.iter().any(|argument| argument == row);
+    let any = rows.iter().any(|(row, _)| asked(row));
+    for (row, run) in rows {
+        if !any || asked(row) {
+            let start = Instant::now();
+            run(size);
+            println!("{row} took {:.1} s", start.elapsed().as_secs_f64());
+        }
+    }
+}

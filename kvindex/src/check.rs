@@ -1,0 +1,78 @@
+//! The full walk over everything that must hold between two calls of the writer. Slow; for tests and for the
+//! simulator. Must never change anything.
+
+use crate::publish::Probe;
+use crate::writer::Writer;
+use std::collections::HashSet;
+
+/// An invariant that does not hold, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken(pub String);
+
+impl Writer {
+    /// Walks every invariant of the index.
+    pub fn check(&self) -> Result<(), Broken> {
+        self.check_places()?;
+        let mut held = vec![0; self.shared.plan.bits()];
+        for segment in 0..self.fills.len() {
+            self.check_segment(segment, &mut held)?;
+        }
+        for (bit, held) in held.iter().enumerate() {
+            let counted = self.bits.held(bit);
+            ensure(*held == counted, || format!("bit {bit}: {held} blocks, counted {counted}"))?;
+        }
+        self.check_copies()
+    }
+
+    /// Every place belongs to one segment or is one spare.
+    fn check_places(&self) -> Result<(), Broken> {
+        let segments = (0..self.fills.len()).map(|segment| self.shared.place(segment));
+        let places: Vec<usize> = segments.chain(self.spares.places()).collect();
+        let distinct: HashSet<usize> = places.iter().copied().collect();
+        ensure(distinct.len() == places.len() && places.len() == self.shared.plan.places(), || {
+            format!("places {places:?} of {}", self.shared.plan.places())
+        })
+    }
+
+    /// Each key is where a probe finds it; the fill is what the slots say; only stale segments have stale bits.
+    fn check_segment(&self, segment: usize, held: &mut [usize]) -> Result<(), Broken> {
+        let place = self.shared.place(segment);
+        let fill = self.fills[segment];
+        let (mut used, mut live) = (0, 0);
+        for (at, key) in self.shared.used(place) {
+            let home = self.shared.home(key);
+            let found = matches!(self.shared.probe::<0>(home, key), Some(Probe::Found(met)) if met == at);
+            ensure(home.segment == segment && found, || format!("key {key:#x} is not where it belongs"))?;
+            used += 1;
+            live += u32::from(!self.is_dead::<0>(at));
+            for word in 0..self.shared.plan.words {
+                let bits = self.shared.raw::<0>(at, word);
+                let valid = self.shared.valid(place, word);
+                ensure(fill.stale || bits & !valid == 0, || format!("segment {segment} has stale bits"))?;
+                crate::holders::bits_of(bits & valid).for_each(|bit| held[word * 64 + bit] += 1);
+            }
+        }
+        ensure((used, live) == (fill.used, fill.live), || {
+            format!("segment {segment}: {used} used, {live} live, counted {fill:?}")
+        })?;
+        ensure(used as usize <= self.shared.plan.limits.hard, || {
+            format!("segment {segment} is over its limit")
+        })
+    }
+
+    /// Extra copies are of blocks that are held.
+    fn check_copies(&self) -> Result<(), Broken> {
+        let mut entries = 0;
+        for (bit, key) in self.copies.blocks() {
+            entries += 1;
+            let at = self.shared.find::<0>(key);
+            let holders = at.map_or(0, |at| self.shared.holders::<0>(at, bit / 64));
+            ensure(holders >> (bit % 64) & 1 == 1, || format!("copies of {key:#x}, not held by bit {bit}"))?;
+        }
+        ensure(entries == self.copies.entries(), || format!("{entries} copies, counted otherwise"))
+    }
+}
+
+fn ensure(holds: bool, else_what: impl FnOnce() -> String) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(Broken(else_what())) }
+}

@@ -1,0 +1,83 @@
+//! Rebuilds of segments full of dead keys, and the places they move to. Must never reuse a place that a reader
+//! may look at.
+
+use crate::plan::Plan;
+use crate::publish::Shared;
+use crate::writer::{Fill, Writer};
+use std::collections::VecDeque;
+
+/// A rebuild is worth it if it frees at least one slot in this many.
+const DEAD_SHARE: u32 = 32;
+
+/// Places that no segment uses.
+#[derive(Debug)]
+pub(crate) struct Spares {
+    /// Empty, seen by no reader.
+    free: Vec<usize>,
+    /// Retired with a tag, oldest first: readers may still look.
+    retired: VecDeque<(u64, usize)>,
+}
+
+impl Spares {
+    pub fn new(plan: Plan) -> Spares {
+        Spares {
+            free: (plan.segments..plan.places()).collect(),
+            retired: VecDeque::with_capacity(plan.spares),
+        }
+    }
+
+    /// An empty place; none while readers look at all of them.
+    fn take(&mut self, shared: &Shared) -> Option<usize> {
+        if let Some(place) = self.free.pop() {
+            return Some(place);
+        }
+        let (tag, place) = *self.retired.front()?;
+        if !shared.quiet_since(tag) {
+            return None;
+        }
+        self.retired.pop_front();
+        shared.wipe(place);
+        Some(place)
+    }
+
+    /// All places here.
+    pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        self.free.iter().copied().chain(self.retired.iter().map(|(_, place)| *place))
+    }
+}
+
+impl Writer {
+    /// Rebuilds a segment beside itself if enough of it is dead, or may be, and a place is free. Without a
+    /// free place the segment goes on in its remaining slots, and the next new key tries again.
+    #[cold]
+    pub(crate) fn rebuild_if_worth(&mut self, segment: usize) -> bool {
+        if self.fills[segment].stale {
+            self.sweep_segment(segment);
+        }
+        let fill = self.fills[segment];
+        if (fill.used - fill.live).saturating_mul(DEAD_SHARE) < self.shared.plan.slots as u32 {
+            return false;
+        }
+        let Some(place) = self.spares.take(&self.shared) else { return false };
+        self.rebuild(segment, place);
+        true
+    }
+
+    /// Copies the live blocks of a segment to an empty place, publishes it and retires the old one.
+    fn rebuild(&mut self, segment: usize, place: usize) {
+        let mut moved = 0;
+        for (from, key) in self.shared.used(self.shared.place(segment)) {
+            if self.is_dead::<0>(from) {
+                continue;
+            }
+            if let Some(to) = self.shared.empty_slot(place, key) {
+                self.shared.publish::<0>(to, key, |word| self.shared.raw::<0>(from, word));
+                moved += 1;
+            }
+        }
+        let (old, tag) = self.shared.replace(segment, place);
+        self.spares.retired.push_back((tag, old));
+        self.fills[segment] = Fill { used: moved, live: moved, stale: false };
+        self.rebuilds += 1;
+    }
+}

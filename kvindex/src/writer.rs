@@ -1,0 +1,325 @@
+//! The one writer: blocks stored and removed, a holder at a time, in runs. Owns everything that readers do not
+//! see: fill of the segments, copies, leases. Must never wait for a reader.
+//!
+//! A run is prefetched ahead of itself; each block of it is visible as soon as it is stored.
+
+use crate::copies::ExtraCopies;
+use crate::holders::{Bits, Holder};
+use crate::plan::Plan;
+use crate::publish::{At, NAMELESS, Probe, Shared, stored_key};
+use crate::rebuild::Spares;
+use std::sync::Arc;
+
+/// Blocks of a run that are asked for ahead of the one at work.
+const AHEAD: usize = 16;
+
+/// Writes one index. Not shared: whoever has it is the event core.
+#[derive(Debug)]
+pub struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) fills: Box<[Fill]>,
+    pub(crate) bits: Bits,
+    pub(crate) copies: ExtraCopies,
+    pub(crate) spares: Spares,
+    pub(crate) sweep_at: usize,
+    pub(crate) refused: u64,
+    pub(crate) rebuilds: u64,
+}
+
+/// How full a segment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fill {
+    /// Slots with a key.
+    pub used: u32,
+    /// Slots with a bit, stale ones included until they are swept.
+    pub live: u32,
+    /// Some holder was cleared and its bits are still there.
+    pub stale: bool,
+}
+
+/// How the gateway knows that a holder has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The engine said that it stored it: once more is a copy more.
+    Stored,
+    /// An answer proved it: a block already held is not a copy more.
+    Observed,
+}
+
+/// What a removal takes of a block that its engine stored more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// One copy; the block is gone with the last.
+    One,
+    /// All.
+    All,
+}
+
+/// What became of a run of stored blocks, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Newly held by this holder.
+    pub added: usize,
+    /// Held already: copies (or nothing new, if observed).
+    pub again: usize,
+    /// Not admitted for want of room; the holder is partial.
+    pub refused: usize,
+}
+
+/// What became of a run of removals, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// No longer held.
+    pub gone: usize,
+    /// Still held: a copy less.
+    pub copies: usize,
+    /// Were not held.
+    pub unknown: usize,
+}
+
+/// Figures for metrics and status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Distinct blocks, those of cleared holders included until they are swept.
+    pub blocks: usize,
+    /// Distinct blocks that are taken whatever their depth.
+    pub capacity: usize,
+    /// Blocks not admitted so far.
+    pub refused: u64,
+    /// Copies that were not counted for want of room so far.
+    pub copies_uncounted: u64,
+    /// Segments rebuilt so far.
+    pub rebuilds: u64,
+    /// Segments still to sweep.
+    pub stale_segments: usize,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Writer {
+        let plan = shared.plan;
+        Writer {
+            fills: vec![Fill::default(); plan.segments].into(),
+            bits: Bits::new(plan.bits()),
+            copies: ExtraCopies::new(plan.bits(), plan.copies_max),
+            spares: Spares::new(plan),
+            sweep_at: 0,
+            refused: 0,
+            rebuilds: 0,
+            shared,
+        }
+    }
+
+    /// The sizes it was made with.
+    pub fn plan(&self) -> Plan {
+        self.shared.plan
+    }
+
+    /// Leases a bit to a holder that readers see as `name` (any number but `u64::MAX`); none if all are taken.
+    pub fn register(&mut self, name: u64) -> Option<Holder> {
+        if name == NAMELESS {
+            return None;
+        }
+        let holder = self.bits.take()?;
+        self.shared.set_name(holder.bit(), name);
+        Some(holder)
+    }
+
+    /// Clears a holder and ends its lease; its bit may be leased again at once.
+    pub fn release(&mut self, holder: Holder) {
+        if self.bits.knows(holder) {
+            self.clear(holder);
+            self.shared.set_name(holder.bit(), NAMELESS);
+            self.bits.give_back(holder);
+        }
+    }
+
+    /// Blocks that a holder has now; 0 for a lease that ended.
+    pub fn held(&self, holder: Holder) -> usize {
+        if self.bits.knows(holder) { self.bits.held(holder.bit()) } else { 0 }
+    }
+
+    /// Marks a run of consecutive blocks as held; the first of them is block `depth` of its prompt.
+    /// A holder whose lease ended changes nothing.
+    pub fn store(&mut self, holder: Holder, keys: &[u64], depth: u32, evidence: Evidence) -> Stored {
+        if !self.bits.knows(holder) {
+            return Stored::default();
+        }
+        match self.shared.plan.words {
+            1 => self.store_run::<1>(holder.bit(), keys, depth, evidence),
+            _ => self.store_run::<0>(holder.bit(), keys, depth, evidence),
+        }
+    }
+
+    /// Takes blocks from a holder, in any order. A holder whose lease ended changes nothing.
+    pub fn remove(&mut self, holder: Holder, keys: &[u64], copies: Copies) -> Removed {
+        if !self.bits.knows(holder) {
+            return Removed::default();
+        }
+        match self.shared.plan.words {
+            1 => self.remove_run::<1>(holder.bit(), keys, copies),
+            _ => self.remove_run::<0>(holder.bit(), keys, copies),
+        }
+    }
+
+    /// Figures of now; walks the segments' fill.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            blocks: self.fills.iter().map(|fill| fill.live as usize).sum(),
+            capacity: self.shared.plan.capacity(),
+            refused: self.refused,
+            copies_uncounted: self.copies.uncounted(),
+            rebuilds: self.rebuilds,
+            stale_segments: self.fills.iter().filter(|fill| fill.stale).count(),
+        }
+    }
+
+    fn store_run<const W: usize>(
+        &mut self,
+        bit: usize,
+        keys: &[u64],
+        depth: u32,
+        evidence: Evidence,
+    ) -> Stored {
+        let mut result = Stored::default();
+        self.ask_for_first::<W>(keys);
+        for (at, key) in keys.iter().enumerate() {
+            self.ask_for_next::<W>(keys, at);
+            let depth = depth.saturating_add(u32::try_from(at).unwrap_or(u32::MAX));
+            self.store_one::<W>(bit, stored_key(*key), depth, evidence, &mut result);
+        }
+        *self.bits.held_mut(bit) += result.added;
+        if result.refused > 0 {
+            self.refused += result.refused as u64;
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn store_one<const W: usize>(
+        &mut self,
+        bit: usize,
+        key: u64,
+        depth: u32,
+        evidence: Evidence,
+        result: &mut Stored,
+    ) {
+        let home = self.shared.home(key);
+        self.make_valid(home.segment, bit);
+        match self.shared.probe::<W>(home, key) {
+            Some(Probe::Found(at)) => {
+                let word = self.shared.raw::<W>(at, bit / 64);
+                if word >> (bit % 64) & 1 == 1 {
+                    result.again += 1;
+                    self.count_copy(bit, key, evidence);
+                    return;
+                }
+                if self.is_dead::<W>(at) {
+                    self.fills[home.segment].live += 1;
+                }
+                self.shared.set_raw::<W>(at, bit / 64, word | 1 << (bit % 64));
+                result.added += 1;
+            }
+            Some(Probe::Empty(at)) => match self.room(home.segment, depth, key, at) {
+                Some(at) => {
+                    let mask = |word| if word == bit / 64 { 1 << (bit % 64) } else { 0 };
+                    self.shared.publish::<W>(at, key, mask);
+                    result.added += 1;
+                }
+                None => self.refuse(bit, result),
+            },
+            None => self.refuse(bit, result),
+        }
+    }
+
+    /// Room for a new key, at `at` unless the segment is rebuilt for it; counts it.
+    #[inline(always)]
+    fn room(&mut self, segment: usize, depth: u32, key: u64, at: At) -> Option<At> {
+        let limits = self.shared.plan.limits;
+        let mut at = at;
+        if self.fills[segment].used as usize >= limits.rebuild && self.rebuild_if_worth(segment) {
+            at = self.shared.empty_slot(self.shared.place(segment), key)?;
+        }
+        let fill = &mut self.fills[segment];
+        if fill.used as usize >= limits.hard || !limits.admits(fill.live as usize, depth) {
+            return None;
+        }
+        fill.used += 1;
+        fill.live += 1;
+        Some(at)
+    }
+
+    #[cold]
+    fn refuse(&mut self, bit: usize, result: &mut Stored) {
+        result.refused += 1;
+        self.shared.set_partial(bit, true);
+    }
+
+    #[cold]
+    fn count_copy(&mut self, bit: usize, key: u64, evidence: Evidence) {
+        if evidence == Evidence::Stored {
+            self.copies.add(bit, key);
+        }
+    }
+
+    fn remove_run<const W: usize>(&mut self, bit: usize, keys: &[u64], copies: Copies) -> Removed {
+        let mut result = Removed::default();
+        self.ask_for_first::<W>(keys);
+        for (at, key) in keys.iter().enumerate() {
+            self.ask_for_next::<W>(keys, at);
+            self.remove_one::<W>(bit, stored_key(*key), copies, &mut result);
+        }
+        *self.bits.held_mut(bit) -= result.gone;
+        result
+    }
+
+    #[inline(always)]
+    fn remove_one<const W: usize>(&mut self, bit: usize, key: u64, copies: Copies, result: &mut Removed) {
+        let home = self.shared.home(key);
+        let Some(Probe::Found(at)) = self.shared.probe::<W>(home, key) else {
+            result.unknown += 1;
+            return;
+        };
+        let word = self.shared.raw::<W>(at, bit / 64);
+        if (word & self.shared.valid(at.place, bit / 64)) >> (bit % 64) & 1 == 0 {
+            result.unknown += 1;
+            return;
+        }
+        match copies {
+            Copies::One if self.copies.take_one(bit, key) => {
+                result.copies += 1;
+                return;
+            }
+            Copies::One => {}
+            Copies::All => self.copies.forget(bit, key),
+        }
+        self.shared.set_raw::<W>(at, bit / 64, word & !(1 << (bit % 64)));
+        result.gone += 1;
+        if self.is_dead::<W>(at) {
+            self.fills[home.segment].live -= 1;
+        }
+    }
+
+    /// Whether nobody's bit, valid or stale, is in a slot.
+    #[inline(always)]
+    pub(crate) fn is_dead<const W: usize>(&self, at: At) -> bool {
+        let words = if W == 0 { self.shared.plan.words } else { W };
+        (0..words).all(|word| self.shared.raw::<W>(at, word) == 0)
+    }
+
+    #[inline(always)]
+    fn ask_for_first<const W: usize>(&self, keys: &[u64]) {
+        for key in keys.iter().take(AHEAD) {
+            self.shared.prefetch::<W>(*key);
+        }
+    }
+
+    #[inline(always)]
+    fn ask_for_next<const W: usize>(&self, keys: &[u64], at: usize) {
+        if let Some(key) = keys.get(at + AHEAD) {
+            self.shared.prefetch::<W>(*key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
