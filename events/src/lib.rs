@@ -5,6 +5,9 @@
 //!
 //! - [`zmtp`]: the protocol of the engines' sockets (SUB, DEALER)
 //! - [`msgpack`]: a reader of what they carry
+//! - [`wire`], [`decode`]: typed events and how payloads become them
 
+pub mod decode;
 pub mod msgpack;
+pub mod wire;
 pub mod zmtp;
