@@ -6,8 +6,11 @@
 //! - [`zmtp`]: the protocol of the engines' sockets (SUB, DEALER)
 //! - [`msgpack`]: a reader of what they carry
 //! - [`wire`], [`decode`]: typed events and how payloads become them
+//! - [`framing`], [`continuity`]: frames, and batches in proven order
 
+pub mod continuity;
 pub mod decode;
+pub mod framing;
 pub mod msgpack;
 pub mod wire;
 pub mod zmtp;

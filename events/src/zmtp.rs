@@ -93,6 +93,11 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// From all bodies in a row and the end of each.
+    pub(crate) fn new(bytes: &'a [u8], ends: &'a [usize]) -> Self {
+        Message { bytes, ends }
+    }
+
     /// How many frames it has, at least 1.
     #[allow(clippy::len_without_is_empty)] // A message has at least one frame.
     pub fn len(&self) -> usize {

@@ -254,7 +254,7 @@ impl Connection {
         }
         self.ends.push(self.bytes.len());
         if !head.more {
-            sink(Message { bytes: &self.bytes, ends: &self.ends });
+            sink(Message::new(&self.bytes, &self.ends));
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_BYTES);
             self.ends.clear();
