@@ -7,10 +7,15 @@
 //! - [`msgpack`]: a reader of what they carry
 //! - [`wire`], [`decode`]: typed events and how payloads become them
 //! - [`framing`], [`continuity`]: frames, and batches in proven order
+//! - [`residency`]: which blocks a rank holds
+//! - [`trtllm_json`], [`drain`]: the same for engines whose events are drained over HTTP
 
 pub mod continuity;
 pub mod decode;
+pub mod drain;
 pub mod framing;
 pub mod msgpack;
+pub mod residency;
+pub mod trtllm_json;
 pub mod wire;
 pub mod zmtp;
