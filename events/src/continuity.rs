@@ -98,7 +98,7 @@ pub enum Action<'a> {
 pub enum Standing {
     /// Nothing was applied.
     Empty,
-    /// The connection is lost, or not yet shown to reach the same process.
+    /// The connection was lost and the process whose state this is has not yet answered again.
     Unproven,
     /// The engine's whole history, or all since its cache was empty.
     Complete,
@@ -127,7 +127,10 @@ struct Link {
     proven: bool,
     /// All state is older than this connection.
     inherited: bool,
-    /// Its newest batch.
+    /// The state was applied, or proven to be of a live process, since this connection is up.
+    verified: bool,
+    /// Its newest batch, or the last applied before it: a publisher sends a new subscriber only what comes
+    /// later.
     newest: Option<Mark>,
     /// The newest batch that found no room in the queue.
     missed: Option<u64>,
@@ -194,6 +197,7 @@ impl Stream {
         self.link.up = true;
         self.link.heard = now;
         self.link.inherited = self.last.is_some();
+        self.link.newest = self.last;
         let same = identity.is_some() && identity == self.identity;
         self.identity = identity;
         if self.policy.replay {
@@ -242,6 +246,7 @@ impl Stream {
         let mark = Mark::of(seq, payload);
         match (self.last, is_first) {
             (Some(last), true) if mark == last => {
+                self.link.verified = true;
                 self.link.proven |= self.link.inherited;
                 self.meet(mark, out);
             }
@@ -296,7 +301,7 @@ impl Stream {
     pub fn standing(&self) -> Standing {
         match (self.last, self.since) {
             (None, _) | (_, None) => Standing::Empty,
-            _ if !self.link.proven => Standing::Unproven,
+            _ if !self.link.verified => Standing::Unproven,
             (_, Some(0)) => Standing::Complete,
             (_, Some(seq)) => Standing::Since(seq),
         }
@@ -434,8 +439,9 @@ impl Stream {
     }
 
     fn clear(&mut self, reason: Reason, out: Out<'_>) {
-        if self.last.take().is_none() {
-            return;
+        let Some(last) = self.last.take() else { return };
+        if self.link.inherited && self.link.newest == Some(last) {
+            self.link.newest = None;
         }
         self.since = None;
         self.reason = Some(reason);
@@ -447,6 +453,7 @@ impl Stream {
     fn apply(&mut self, mark: Mark, payload: &[u8], out: Out<'_>) {
         self.last = Some(mark);
         self.link.inherited = false;
+        self.link.verified = true;
         self.since.get_or_insert(mark.seq);
         match out(Action::Apply { seq: mark.seq, payload }) {
             Effect::Changed => {}

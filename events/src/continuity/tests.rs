@@ -120,7 +120,7 @@ fn a_filled_stream_asks_again_until_a_batch_comes_both_ways() {
     bench.connect();
     bench.replay("a", 0..3);
     bench.end();
-    assert_eq!(bench.stream.standing(), Standing::Unproven);
+    assert_eq!(bench.stream.standing(), Standing::Complete);
     assert_eq!(bench.live("a", 3), [Asked(2)]);
     assert_eq!(bench.live("a", 4), []);
     assert_eq!(bench.replay("a", 2..=3), [Applied(3)]);
@@ -170,7 +170,8 @@ fn a_restarted_process_that_overtook_is_found_by_its_digest() {
     assert_eq!(bench.replay("b", [4]), [Cleared(Reason::Restarted), Asked(0)]);
     assert_eq!(bench.replay("b", 0..=9).len(), 10);
     assert_eq!(bench.stream.reason(), Some(Reason::Restarted));
-    assert_eq!(bench.stream.standing(), Standing::Unproven);
+    assert_eq!(bench.stream.standing(), Standing::Complete);
+    assert_eq!(bench.live("b", 3), [], "a late copy of a replayed batch, though older than what was cleared");
 }
 
 #[test]
@@ -253,6 +254,15 @@ fn a_smaller_sequence_outside_a_replay_clears() {
     assert_eq!(bench.replay("b", [0]), [Applied(0)]);
     assert_eq!(bench.end(), []);
     assert_eq!(bench.stream.standing(), Standing::Complete);
+}
+
+#[test]
+fn a_new_connection_that_brings_an_old_sequence_reaches_another_process() {
+    let mut bench = proven(4);
+    bench.connect();
+    assert_eq!(bench.stream.standing(), Standing::Unproven);
+    assert_eq!(bench.live("b", 1), [Cleared(Reason::Regressed), Asked(0)]);
+    assert_eq!(bench.replay("b", 0..=1), [Applied(0), Applied(1)]);
 }
 
 #[test]
