@@ -62,7 +62,8 @@ impl Engine {
         }
         if self.is_up() && random.chance(faults.restart) {
             network.engine_died(now, random);
-            self.starts = Some(now + random.below(60) * STEP);
+            let longest = random.pick(&[4, 60]);
+            self.starts = Some(now + random.below(longest) * STEP);
         } else if self.is_up() && random.chance(faults.restart_in_place) {
             self.start();
             network.engine_replaced(self.current());
@@ -71,11 +72,17 @@ impl Engine {
         }
     }
 
+    /// Some processes come up silent, some with any number of batches, and some with nearly as many as the
+    /// one before had: then what is still on its way from that one would follow theirs.
     fn burst(&mut self, random: &mut Random, faults: &Faults, network: &mut Network) {
-        if random.below(2) == 0 {
-            for _ in 0..random.below(80) {
-                self.publish(random, faults, network);
-            }
+        let before = self.processes[self.current() - 1].caches.len() as u64;
+        let batches = match random.below(4) {
+            0 => 0,
+            1 => random.below(80),
+            _ => (before + random.below(4)).saturating_sub(3),
+        };
+        for _ in 0..batches {
+            self.publish(random, faults, network);
         }
     }
 

@@ -131,6 +131,18 @@ fn with_replay_the_state_is_the_engines_or_says_why_not() {
     }
 }
 
+/// Processes that come and go while gaps are being filled: what is on its way from one may fit the next.
+#[test]
+fn restarts_that_overtake_are_told_apart() {
+    let faults = Faults { cut: 100, restart: 150, drop: 1_500, replay: 300, ..NONE };
+    let mut seen = Seen::default();
+    for seed in 0..3 * seeds() {
+        World::seed_run(seed, Policy::default(), false, &faults, &mut seen);
+    }
+    assert!(seen.applied > 100 * seeds());
+    assert!(seen.reasons.contains(&Reason::Restarted));
+}
+
 #[test]
 fn with_a_small_queue_nothing_is_lost_either() {
     let policy = Policy { queue_batches: 2, ..Policy::default() };

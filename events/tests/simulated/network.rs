@@ -68,6 +68,7 @@ impl Network {
     pub fn engine_died(&mut self, now: u64, random: &mut Random) {
         if let Some(live) = &mut self.live {
             live.ends.get_or_insert(now + random.below(200) * STEP);
+            live.delay = random.below(150);
         }
     }
 
