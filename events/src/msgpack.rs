@@ -120,6 +120,29 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads up to `count` unsigned integers of at most 32 bits, as wide as they come, and stops before the
+    /// first value that is something else: how many it read. Token ids are most of what engines send.
+    #[inline]
+    pub fn u32s(&mut self, count: u32, out: &mut Vec<u32>) -> u32 {
+        let mut rest = self.rest;
+        for read in 0..count {
+            let (id, tail) = match *rest {
+                [id @ 0..=0x7f, ref tail @ ..] => (u32::from(id), tail),
+                [0xcd, a, b, ref tail @ ..] => (u32::from(u16::from_be_bytes([a, b])), tail),
+                [0xce, a, b, c, d, ref tail @ ..] => (u32::from_be_bytes([a, b, c, d]), tail),
+                [0xcc, id, ref tail @ ..] => (u32::from(id), tail),
+                _ => {
+                    self.rest = rest;
+                    return read;
+                }
+            };
+            out.push(id);
+            rest = tail;
+        }
+        self.rest = rest;
+        count
+    }
+
     /// Passes over one whole value.
     pub fn skip(&mut self) -> Result<(), Fault> {
         let mut open = [0_u64; DEPTH];

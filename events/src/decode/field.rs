@@ -137,8 +137,9 @@ impl<'a> Decoder<'a, '_> {
         };
         let from = self.batch.tokens.len();
         self.batch.tokens.reserve(count as usize);
+        let plain = self.reader.u32s(count, &mut self.batch.tokens);
         let (mut pairs, mut kept) = (false, true);
-        for index in 0..count {
+        for index in plain..count {
             match self.reader.item()? {
                 Item::Uint(id) => {
                     kept &= !pairs;

@@ -142,3 +142,22 @@ fn faults_are_named() {
     let deeper = [[0x91; DEPTH + 1].as_slice(), &[0x90]].concat();
     assert_eq!(Reader::new(&deeper).skip(), Err(Fault::Deep));
 }
+
+#[test]
+fn a_run_of_ids_is_read_like_single_ones_and_ends_before_anything_else() {
+    let mut random = Random(5);
+    for _ in 0..2_000 {
+        let ids: Vec<u32> = (0..random.below(50)).map(|_| (number(&mut random) >> 32) as u32).collect();
+        let mut bytes: Vec<u8> = ids.iter().flat_map(|id| encoded(&Value::from(*id))).collect();
+        let other = value(&mut random, 1);
+        bytes.extend(encoded(&other));
+        let (mut reader, mut read_ids) = (Reader::new(&bytes), Vec::new());
+        let count = ids.len() as u32;
+        let is_id = other.as_u64().is_some_and(|other| u32::try_from(other).is_ok());
+        assert_eq!(reader.u32s(count + 1, &mut read_ids), count + u32::from(is_id));
+        assert_eq!(read_ids[..ids.len()], ids);
+        assert!(is_id || read(&mut reader) == Ok(other));
+    }
+    let mut short = Reader::new(&[0xcd, 1]);
+    assert_eq!((short.u32s(1, &mut Vec::new()), short.item()), (0, Err(Fault::Short)));
+}
