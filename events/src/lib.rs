@@ -14,6 +14,8 @@ pub mod continuity;
 pub mod decode;
 pub mod drain;
 pub mod framing;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod msgpack;
 pub mod residency;
 pub mod trtllm_json;

@@ -17,7 +17,6 @@
 mod command;
 mod connection;
 mod frame;
-pub mod fuzz;
 mod greeting;
 
 pub use connection::{Connection, NotReady, Role};
