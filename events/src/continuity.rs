@@ -297,6 +297,11 @@ impl Stream {
         self.replay.map(|replay| replay.deadline).or(probe)
     }
 
+    /// Whether answers of a replay are awaited.
+    pub fn is_replaying(&self) -> bool {
+        self.replay.is_some()
+    }
+
     /// What the state is worth now.
     pub fn standing(&self) -> Standing {
         match (self.last, self.since) {

@@ -9,10 +9,13 @@
 //! - [`framing`], [`continuity`]: frames, and batches in proven order
 //! - [`residency`]: which blocks a rank holds
 //! - [`trtllm_json`], [`drain`]: the same for engines whose events are drained over HTTP
+//! - [`feed`]: all of it for one publisher, for a driver that has the sockets
 
+mod backoff;
 pub mod continuity;
 pub mod decode;
 pub mod drain;
+pub mod feed;
 pub mod framing;
 #[doc(hidden)]
 pub mod fuzz;
