@@ -10,6 +10,7 @@
 //! - [`residency`]: which blocks a rank holds
 //! - [`trtllm_json`], [`drain`]: the same for engines whose events are drained over HTTP
 //! - [`feed`]: all of it for one publisher, for a driver that has the sockets
+//! - [`sources`]: where an engine says that it publishes
 
 mod backoff;
 pub mod continuity;
@@ -21,6 +22,7 @@ pub mod framing;
 pub mod fuzz;
 pub mod msgpack;
 pub mod residency;
+pub mod sources;
 pub mod trtllm_json;
 pub mod wire;
 pub mod zmtp;
