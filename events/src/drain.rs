@@ -84,8 +84,10 @@ impl Drain {
         self.cursor
     }
 
-    /// Takes the stream over: what comes from now on counts, as part of the cache.
-    pub fn reacquire(&mut self) {
+    /// Takes the stream over: what comes from now on counts, as part of the cache. What was held is
+    /// forgotten, since events may have gone elsewhere meanwhile.
+    pub fn reacquire(&mut self, residency: &mut Residency, sink: Sink<'_>) {
+        clear(residency, sink);
         *self = Drain { window: self.window, ..Drain::default() };
     }
 

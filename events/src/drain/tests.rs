@@ -92,9 +92,19 @@ fn an_id_that_goes_back_is_lost_ownership_until_it_is_taken_over() {
     bench.apply(1, WINDOW, stored(&[5]));
     assert_eq!(bench.apply(1, WINDOW, stored(&[6])), ["cleared"]);
     assert_eq!(bench.drain.fault(), Some(DrainFault::OwnershipLost));
-    bench.drain.reacquire();
+    bench.drain.reacquire(&mut bench.residency, &mut |_| ());
     assert_eq!(bench.apply(9, WINDOW, stored(&[7])).len(), 1);
     assert!(!bench.drain.is_complete() && bench.drain.fault().is_none());
+}
+
+#[test]
+fn taking_over_forgets_what_was_held() {
+    let mut bench = Bench::started();
+    bench.apply(1, WINDOW, stored(&[5]));
+    bench.drain.reacquire(&mut bench.residency, &mut |_| ());
+    bench.apply(7, WINDOW, stored(&[6]));
+    assert_eq!(bench.residency.blocks().map(|(_, hash, _)| hash).collect::<Vec<_>>(), [6]);
+    assert!(!bench.drain.is_complete());
 }
 
 #[test]
