@@ -126,6 +126,7 @@ impl<R: Ring> Flow<R> {
             return self.finish_connection(client);
         }
         client.stage = Stage::Head;
+        client.outbox.over_budget = false;
         client.parser = RequestParser::new();
         self.resume_client(client);
         self.expect_client(client, self.settings.client_idle);

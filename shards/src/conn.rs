@@ -112,6 +112,8 @@ pub enum UpstreamState {
     Busy,
     /// In its pool.
     Idle,
+    /// Its answer was whole before the last of the request was told to be sent; pooled once it is.
+    Finishing,
     /// Ended while a send still holds the request's bytes; judged when they come back.
     Dying,
     /// Closed; dropped when it is put back.

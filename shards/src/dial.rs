@@ -203,6 +203,9 @@ impl<R: Ring> Flow<R> {
         upstream.outbox.in_flight = false;
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             self.recycle(payload);
+            if upstream.state == UpstreamState::Finishing {
+                self.pool_or_close(upstream, result.is_ok());
+            }
             return;
         };
         self.take_back(&mut client, payload);
@@ -274,8 +277,12 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn pool_or_close(&mut self, upstream: &mut Upstream, reusable: bool) {
         upstream.client = None;
         let room = self.pools.get(upstream.pool).idle.len() < self.settings.pool_max;
-        if !reusable || !room || !upstream.outbox.is_idle() {
+        if !reusable || !room || !upstream.outbox.is_drained() {
             return self.close_upstream(upstream);
+        }
+        if upstream.outbox.in_flight {
+            upstream.state = UpstreamState::Finishing;
+            return;
         }
         upstream.state = UpstreamState::Idle;
         upstream.idle_since = self.now;
@@ -310,6 +317,7 @@ impl<R: Ring> Flow<R> {
                 self.leg_ended(&mut client, upstream);
                 self.conns.put_client(client);
             }
+            UpstreamState::Finishing => self.close_upstream(upstream),
             UpstreamState::Connecting | UpstreamState::Dying | UpstreamState::Closed => {}
         }
     }
@@ -319,7 +327,7 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &client.exchange else { return self.close_upstream(upstream) };
         let ends_so = matches!(exchange.answer.body, crate::exchange::AnswerBody::UntilClose);
         if ends_so && exchange.has_begun_answering() {
-            return self.answer_complete(client, upstream, false);
+            return self.answer_closed(client, upstream);
         }
         let lent = upstream.outbox.in_flight && exchange.request.capacity() == 0 && !exchange.uninspected;
         if lent && !exchange.has_begun_answering() {

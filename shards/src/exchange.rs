@@ -88,6 +88,15 @@ impl Upload {
         matches!(self, Upload::Whole | Upload::Streamed)
     }
 
+    /// Bytes of a body of `length` that went on as they came.
+    pub fn streamed(&self, length: u64) -> u64 {
+        match self {
+            Upload::Streaming { left } => length.saturating_sub(*left),
+            Upload::Rechunking { sent, .. } => *sent,
+            _ => 0,
+        }
+    }
+
     /// Whether the body goes on as it comes.
     pub fn is_streaming(&self) -> bool {
         matches!(self, Upload::Streaming { .. } | Upload::Rechunking { .. })
@@ -141,6 +150,8 @@ pub struct Answer {
     pub body: AnswerBody,
     /// Chunk framing is taken off for a client that does not know it.
     pub unchunk: bool,
+    /// A body that only the endpoint's closing ends goes out in chunks, so that its being cut short shows.
+    pub rechunk: bool,
     /// An event stream.
     pub streamed: bool,
     /// All of it came from the endpoint.
@@ -172,6 +183,10 @@ pub struct Times {
     pub begun: Nanos,
     /// The body was first let in, after a wait for memory anew.
     pub body_let_in: Nanos,
+    /// A streamed body is held back since then, because the endpoint is slow; 0: it is not.
+    pub held_back_at: Nanos,
+    /// How long it was held back before.
+    pub held_back: Nanos,
     /// The request was handed to the connection, last.
     pub sent: Nanos,
     /// The first byte of an answer came.

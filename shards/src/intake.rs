@@ -18,7 +18,7 @@ const UNRESERVED: u64 = 16 * 1024;
 const PIPELINED_MAX: usize = 64 * 1024;
 
 /// Bytes that a lingering client may still send.
-const LINGER_BYTES: usize = 1 << 20;
+const LINGER_BYTES: usize = 64 << 20;
 
 impl<R: Ring> Flow<R> {
     /// Bytes came from a client.
@@ -302,6 +302,7 @@ impl<R: Ring> Flow<R> {
         exchange.body = body;
         exchange.uninspected = true;
         if !exchange.upload.is_done() {
+            exchange.times.held_back_at = self.now;
             self.pause_client(client);
         }
         self.route(client);

@@ -12,6 +12,8 @@ pub const HELD_MAX: usize = 2;
 pub struct Outbox {
     /// A send is in the ring's hands.
     pub in_flight: bool,
+    /// No memory is left for what this client does not read.
+    pub over_budget: bool,
     /// The source of these bytes was told to stop.
     pub source_paused: bool,
     queue: VecDeque<Payload>,

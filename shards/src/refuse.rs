@@ -2,7 +2,7 @@
 //! write a second head behind a first.
 
 use crate::conn::{Client, Stage};
-use crate::exchange::AnswerBody;
+use crate::exchange::{Answer, AnswerBody};
 use crate::flow::Flow;
 use crate::forward;
 use warmpath_core::fault::{Fault, Refusal};
@@ -70,7 +70,7 @@ impl<R: Ring> Flow<R> {
         let upstream = exchange.route.upstream.take();
         exchange.answer.fault = Some(fault);
         let status = exchange.answer.status;
-        let event = exchange.answer.streamed.then(|| closing_event(&exchange.answer.body, &fault.refusal()));
+        let event = exchange.answer.streamed.then(|| closing_event(&exchange.answer, &fault.refusal()));
         self.account(exchange, Outcome::Faulted(fault), status);
         self.drop_leg(upstream);
         client.stage = Stage::Answering;
@@ -88,20 +88,22 @@ impl<R: Ring> Flow<R> {
 
 /// The last event of a broken stream, in the framing of its answer; `None` inside of a chunk, where
 /// nothing can be said.
-fn closing_event(framing: &AnswerBody, refusal: &Refusal) -> Option<Vec<u8>> {
+fn closing_event(answer: &Answer, refusal: &Refusal) -> Option<Vec<u8>> {
     let mut event = b"data: ".to_vec();
     refusal.write_json(None, &mut event);
     event.extend_from_slice(b"\n\n");
-    match framing {
-        AnswerBody::Chunked(decoder) if decoder.is_between_chunks() => {
-            let mut out = Vec::with_capacity(event.len() + 16);
-            write::chunk_open(&mut out, event.len() as u64);
-            out.extend_from_slice(&event);
-            out.extend_from_slice(write::CHUNK_CLOSE);
-            out.extend_from_slice(write::LAST_CHUNK);
-            Some(out)
-        }
-        AnswerBody::UntilClose => Some(event),
-        _ => None,
+    let in_chunks = match &answer.body {
+        AnswerBody::Chunked(decoder) if decoder.is_between_chunks() => true,
+        AnswerBody::UntilClose => answer.rechunk,
+        _ => return None,
+    };
+    if !in_chunks {
+        return Some(event);
     }
+    let mut out = Vec::with_capacity(event.len() + 16);
+    write::chunk_open(&mut out, event.len() as u64);
+    out.extend_from_slice(&event);
+    out.extend_from_slice(write::CHUNK_CLOSE);
+    out.extend_from_slice(write::LAST_CHUNK);
+    Some(out)
 }

@@ -9,14 +9,13 @@ use std::ops::Range;
 use warmpath_core::control::{Count, DrainPhase};
 use warmpath_core::fault::Fault;
 use warmpath_parser::Malformed;
-use warmpath_parser::http1::{Field, Framing, Limits, Progress, ResponseHead, ResponseParser, Version};
+use warmpath_parser::http1::{
+    Field, Framing, Limits, Progress, ResponseHead, ResponseParser, Version, write,
+};
 use warmpath_ring::{Body, Errno, Held, Payload, Ring};
 
 /// Answer bytes up to this many are copied behind a rewritten head and sent in one piece.
 const JOINED_MAX: usize = 4 * 1024;
-
-/// Memory charged to a client that reads slower than its answer comes.
-const SLOW_READER: u64 = 64 * 1024;
 
 impl<R: Ring> Flow<R> {
     /// Bytes came from an endpoint.
@@ -107,7 +106,7 @@ impl<R: Ring> Flow<R> {
         if kept && forward::is_verbatim(&head, &answer.headers, persistence) {
             return self.relay_verbatim(client, upstream, held, at, body);
         }
-        let chunked = head.body == Framing::Chunked && !answer.unchunk;
+        let chunked = answer.rechunk || (head.body == Framing::Chunked && !answer.unchunk);
         let mut out = self.memory.spare.take(head.len as usize + JOINED_MAX);
         let bytes = &self.ring.bytes(&held)[at..body];
         forward::answer_head(bytes, &head, &answer.headers, persistence, chunked, &mut out);
@@ -130,7 +129,8 @@ impl<R: Ring> Flow<R> {
         let mut out = self.memory.spare.take(bytes.len() + JOINED_MAX);
         let persistence = self.persistence(client);
         if let Some(exchange) = &client.exchange {
-            let chunked = head.body == Framing::Chunked && !exchange.answer.unchunk;
+            let answer = &exchange.answer;
+            let chunked = answer.rechunk || (head.body == Framing::Chunked && !answer.unchunk);
             forward::answer_head(bytes, head, &exchange.answer.headers, persistence, chunked, &mut out);
         }
         out
@@ -148,7 +148,8 @@ impl<R: Ring> Flow<R> {
         answer.unchunk = head.body == Framing::Chunked && old_client;
         // An answer before the end of a streamed body: the rest of it must be thrown away.
         let early = !exchange.upload.is_done();
-        client.close_after |= early || answer.unchunk || head.body == Framing::UntilClose;
+        answer.rechunk = head.body == Framing::UntilClose && !old_client;
+        client.close_after |= early || answer.unchunk || (head.body == Framing::UntilClose && old_client);
         answer.body = match head.body {
             Framing::None => AnswerBody::None,
             Framing::Length(bytes) => AnswerBody::Length(bytes),
@@ -214,6 +215,9 @@ impl<R: Ring> Flow<R> {
         range: Range<usize>,
     ) {
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
+        if exchange.answer.rechunk {
+            return self.answer_rechunked(client, upstream, head, held, range);
+        }
         if exchange.answer.unchunk {
             return self.answer_unchunked(client, upstream, head, held, range);
         }
@@ -249,6 +253,36 @@ impl<R: Ring> Flow<R> {
         Payload::head(head)
     }
 
+    /// What has no framing of its own goes out as chunks.
+    fn answer_rechunked(
+        &mut self,
+        client: &mut Client,
+        upstream: &mut Upstream,
+        mut out: Vec<u8>,
+        held: Held,
+        range: Range<usize>,
+    ) {
+        let Some(exchange) = &mut client.exchange else { return self.release(held) };
+        exchange.answer.bytes_out += range.len() as u64;
+        if !range.is_empty() {
+            write::chunk_open(&mut out, range.len() as u64);
+            out.extend_from_slice(&self.ring.bytes(&held)[range]);
+            out.extend_from_slice(write::CHUNK_CLOSE);
+        }
+        self.release(held);
+        self.send_client(client, Payload::head(out));
+        self.after_bytes(client, upstream, false, true);
+    }
+
+    /// The endpoint closed, which is how this answer ends.
+    pub(crate) fn answer_closed(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        if client.exchange.as_ref().is_some_and(|e| e.answer.rechunk) {
+            let last = Payload { head: Vec::new(), body: Body::Static(write::LAST_CHUNK) };
+            self.send_client(client, last);
+        }
+        self.answer_complete(client, upstream, false);
+    }
+
     /// For a client that does not know chunks: their data only.
     fn answer_unchunked(
         &mut self,
@@ -279,6 +313,9 @@ impl<R: Ring> Flow<R> {
 
     /// After each piece: the answer is complete, or the next piece is awaited.
     fn after_bytes(&mut self, client: &mut Client, upstream: &mut Upstream, done: bool, clean: bool) {
+        if client.outbox.over_budget {
+            return self.cut_reader(client, upstream);
+        }
         if done || client.stage != Stage::Relaying {
             return self.answer_complete(client, upstream, clean);
         }
@@ -288,6 +325,17 @@ impl<R: Ring> Flow<R> {
         } else {
             self.await_more(client);
         }
+    }
+
+    /// A client that reads too little while memory is short is cut.
+    fn cut_reader(&mut self, client: &mut Client, upstream: &mut Upstream) {
+        self.tally.count(Count::SlowClients);
+        self.close_upstream(upstream);
+        if let Some(exchange) = &mut client.exchange {
+            exchange.route.upstream = None;
+            exchange.answer.fault = Some(Fault::MemoryPressure);
+        }
+        self.abandon(client);
     }
 
     /// Sets the deadline for the answer's next bytes.
@@ -351,6 +399,7 @@ impl<R: Ring> Flow<R> {
         let mut copy = self.memory.spare.take(bytes.len());
         copy.extend_from_slice(bytes);
         self.release(buffer);
+        self.charge_copy(client, copy.capacity() as u64);
         if crowded {
             self.press_back(client);
         }
@@ -364,11 +413,19 @@ impl<R: Ring> Flow<R> {
         }
         client.outbox.source_paused = true;
         self.tally.count(Count::Backpressure);
-        if let Some(exchange) = &mut client.exchange
-            && exchange.reserved.is_none()
-        {
-            exchange.reserved = Reserved::take(&self.memory.budget, SLOW_READER);
-        }
+    }
+
+    /// What a client does not read is charged to the memory of all; where none is left, the client goes.
+    fn charge_copy(&mut self, client: &mut Client, bytes: u64) {
+        let Some(exchange) = &mut client.exchange else { return };
+        let charged = match &mut exchange.reserved {
+            Some(reserved) => reserved.grow(bytes),
+            none => {
+                *none = Reserved::take(&self.memory.budget, bytes);
+                none.is_some()
+            }
+        };
+        client.outbox.over_budget |= !charged;
     }
 
     /// A send to the client ended.
@@ -394,6 +451,9 @@ impl<R: Ring> Flow<R> {
 
     fn resume_answer(&mut self, client: &mut Client) {
         client.outbox.source_paused = false;
+        if let Some(exchange) = &mut client.exchange {
+            exchange.reserved = None;
+        }
         if let Some(sock) = client.exchange.as_ref().and_then(|e| e.route.upstream) {
             self.ring.receive(sock);
             self.await_more(client);

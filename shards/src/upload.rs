@@ -4,8 +4,10 @@
 use crate::conn::{Client, Stage, Upstream};
 use crate::exchange::{Exchange, Upload};
 use crate::flow::Flow;
+use crate::settings::BODY_RATE;
+use warmpath_core::SECOND;
 use warmpath_core::fault::Fault;
-use warmpath_parser::http1::{Limits, write};
+use warmpath_parser::http1::{Framing, Limits, write};
 use warmpath_ring::{Body, Held, Payload, Ring};
 
 /// What became of received body bytes.
@@ -53,12 +55,40 @@ impl<R: Ring> Flow<R> {
             self.send_upstream(&mut upstream, payload);
         }
         if upstream.outbox.in_flight {
-            self.pause_client(client);
+            self.hold_back(client);
         }
-        if client.stage == Stage::Waiting {
-            self.expect_client(client, self.settings.body);
-        }
+        self.expect_upload(client);
         self.conns.put_upstream(upstream);
+    }
+
+    /// The client is not asked for more until the endpoint has taken what came.
+    fn hold_back(&mut self, client: &mut Client) {
+        self.pause_client(client);
+        if let Some(exchange) = &mut client.exchange
+            && exchange.times.held_back_at == 0
+        {
+            exchange.times.held_back_at = self.now;
+        }
+    }
+
+    /// The body must flow at [`BODY_RATE`] at least, not counting the time it was held back.
+    fn expect_upload(&mut self, client: &mut Client) {
+        let Some(exchange) = &client.exchange else { return };
+        if client.stage != Stage::Waiting {
+            return;
+        }
+        if exchange.times.held_back_at != 0 {
+            // Now it is the endpoint that is waited for.
+            let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
+            return self.expect_client(client, within);
+        }
+        let length = match exchange.head.body {
+            Framing::Length(bytes) => bytes,
+            _ => 0,
+        };
+        let earned = exchange.upload.streamed(length) / BODY_RATE * SECOND;
+        let due = exchange.times.body_let_in + exchange.times.held_back + self.settings.body + earned;
+        self.expect_client(client, due.saturating_sub(self.now).max(1));
     }
 
     /// No connection yet: what comes joins the part that will go out with the head.
@@ -88,12 +118,16 @@ impl<R: Ring> Flow<R> {
 
     /// All that came was sent on: the client may send more, and must in time.
     pub(crate) fn resume_upload(&mut self, client: &mut Client, upstream: &Upstream) {
-        if upstream.outbox.is_idle() {
-            self.resume_client(client);
-            if client.stage == Stage::Waiting {
-                self.expect_client(client, self.settings.body);
-            }
+        if !upstream.outbox.is_idle() {
+            return;
         }
+        if let Some(exchange) = &mut client.exchange
+            && exchange.times.held_back_at != 0
+        {
+            exchange.times.held_back += self.now - std::mem::take(&mut exchange.times.held_back_at);
+        }
+        self.resume_client(client);
+        self.expect_upload(client);
     }
 }
 

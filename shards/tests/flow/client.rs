@@ -173,6 +173,9 @@ impl Client {
 
     fn read(&mut self, ended: bool, world: &mut World<'_>) {
         while self.at < self.asks.len() && self.conn.is_some() && !self.buffer.is_empty() {
+            if !ended && http::is_long_and_open(&self.buffer) {
+                break;
+            }
             let Read::Whole(message, used) = http::response(&self.buffer, ended) else { break };
             self.buffer.drain(..used);
             if message.head.start == "100" {

@@ -63,6 +63,13 @@ pub fn response(buffer: &[u8], ended: bool) -> Read {
     }
 }
 
+/// Whether this is a long chunked answer without its end yet: reading it anew for each piece would take
+/// time in the square of its length.
+pub fn is_long_and_open(buffer: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&buffer[..buffer.len().min(400)]).to_ascii_lowercase();
+    buffer.len() > 2_000 && head.contains("transfer-encoding") && !buffer.ends_with(b"\r\n0\r\n\r\n")
+}
+
 fn head_of(start: String, lines: &[httparse::Header<'_>]) -> Head {
     let line = |h: &httparse::Header<'_>| {
         (h.name.to_ascii_lowercase(), String::from_utf8_lossy(h.value).into_owned())
