@@ -58,6 +58,9 @@ pub struct ServeArgs {
     /// After that, seconds that running requests may take
     #[arg(long, value_name = "S", default_value_t = 300.0)]
     drain_timeout: f64,
+    /// Completion queue entries of each ring; small ones make its rare paths ordinary, for tests
+    #[arg(long, value_name = "N", hide = true)]
+    completions: Option<u32>,
     /// Leave out a default feature, to measure its cost
     #[arg(long, value_name = "FEATURE", hide = true)]
     without: Vec<Feature>,
@@ -131,7 +134,9 @@ fn plan(args: &ServeArgs) -> Result<Plan, String> {
             Feature::Receipts => settings.features.receipts = false,
         }
     }
-    Ok(Plan { shards, cores: pinned, sizes: Sizes::default(), settings, seed: random() })
+    let mut sizes = Sizes::default();
+    sizes.completions = args.completions.unwrap_or(sizes.completions).max(2);
+    Ok(Plan { shards, cores: pinned, sizes, settings, seed: random() })
 }
 
 /// What is left of `--memory` for bodies and waiting answers, once the fixed parts are taken.

@@ -61,10 +61,13 @@ pub struct ShardReport {
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
     pub first_byte_us_sum: u64,
-    /// CPU time of loop turns: counts by power of two of microseconds (index 0: under 1 µs).
+    /// Length of loop turns by the clock, from the first event to the last (CPU time, unless the thread was
+    /// taken off its core): counts by power of two of microseconds (index 0: under 1 µs).
     pub turn_us: [u64; 24],
     /// The longest turn, microseconds.
     pub turn_us_max: u64,
+    /// What that turn spent most of its time on: the name of a stage.
+    pub turn_max_stage: &'static str,
     /// The last receipts, oldest first.
     pub receipts: Vec<Receipt>,
 }

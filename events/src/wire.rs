@@ -82,7 +82,7 @@ pub enum Locality {
 
 /// `kv_cache_spec_kind` of vLLM: what kind of layers a group has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Each is named as on the wire.
+#[expect(missing_docs, reason = "each is named as on the wire")]
 pub enum SpecKind {
     FullAttention,
     MlaAttention,
@@ -194,7 +194,7 @@ pub struct Removed {
 
 /// What happened in an engine's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant)] // Stored is the common one.
+#[expect(clippy::large_enum_variant, reason = "Stored is the common one")]
 pub enum Event {
     /// `BlockStored`.
     Stored(Stored),

@@ -98,7 +98,7 @@ impl<'a> Message<'a> {
     }
 
     /// How many frames it has, at least 1.
-    #[allow(clippy::len_without_is_empty)] // A message has at least one frame.
+    #[expect(clippy::len_without_is_empty, reason = "a message has at least one frame")]
     pub fn len(&self) -> usize {
         self.ends.len()
     }

@@ -203,6 +203,14 @@ impl Conns {
         }
     }
 
+    /// Whether a socket is a client's.
+    pub fn is_client(&self, sock: Sock) -> bool {
+        let slot = self.slots.get(sock.slot as usize);
+        slot.is_some_and(|(generation, conn)| {
+            *generation == sock.generation && matches!(conn, Conn::Client(_))
+        })
+    }
+
     /// The sockets of all clients, or of all upstreams.
     pub fn socks(&self, wanted: impl Fn(&Conn) -> bool) -> Vec<Sock> {
         let named = |(slot, (generation, conn)): (usize, &(u32, Conn))| {

@@ -197,6 +197,7 @@ fn run_shard<R: Ring>(
     };
     let waker = ring.waker();
     let mut flow = Flow::new(ring, plan.sizes, plan.settings, budget, plan.seed ^ (shard as u64) << 32);
+    flow.begin_turns_with(shard as u32);
     let _ = ready.send(Ok(waker));
     let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };
     let mut closing = false;

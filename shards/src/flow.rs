@@ -62,6 +62,25 @@ struct Turn {
     due: Vec<(Sock, Nanos)>,
 }
 
+/// The event of a turn that took longest.
+struct Longest {
+    /// When the last event ended.
+    since: Nanos,
+    nanos: Nanos,
+    stage: &'static str,
+}
+
+impl Longest {
+    #[inline]
+    fn note(&mut self, stage: &'static str, now: Nanos) {
+        let nanos = now.saturating_sub(self.since);
+        if nanos > self.nanos {
+            (self.nanos, self.stage) = (nanos, stage);
+        }
+        self.since = now;
+    }
+}
+
 /// Exchanges kept for reuse.
 const EXCHANGES_KEPT: usize = 256;
 
@@ -98,6 +117,11 @@ impl<R: Ring> Flow<R> {
         }
     }
 
+    /// Begins taking turns with this endpoint; shards begin with different ones.
+    pub fn begin_turns_with(&mut self, endpoint: u32) {
+        self.rules.first_turn = endpoint;
+    }
+
     /// Takes over a table, with the listeners of VIPs that are new in it.
     pub fn install(&mut self, table: Arc<Table>, listeners: Vec<(SocketAddr, Listener)>) {
         for listener in self.rules.install(table.clone(), &mut self.pools) {
@@ -125,15 +149,32 @@ impl<R: Ring> Flow<R> {
         let mut events = std::mem::take(&mut self.turn.events);
         self.ring.wait(timeout, &mut events)?;
         self.now = self.ring.now();
+        let mut longest = Longest { since: self.now, nanos: 0, stage: "" };
         for event in events.drain(..) {
+            let stage = self.stage_of(&event);
             self.react(event);
+            longest.note(stage, self.ring.now());
         }
         self.turn.events = events;
         self.expire();
         self.serve_memory_waiters();
-        let end = self.ring.now();
-        self.tally.turn(end.saturating_sub(self.now));
+        longest.note("timers", self.ring.now());
+        self.tally.turn(longest.since.saturating_sub(self.now), longest.stage);
         Ok(())
+    }
+
+    /// The stage that an event belongs to, for the record of long turns.
+    fn stage_of(&self, event: &Event) -> &'static str {
+        match event {
+            Event::Accepted { .. } | Event::AcceptFailed { .. } | Event::ListenerClosed { .. } => "accept",
+            Event::Received { sock, .. } if self.conns.is_client(*sock) => "intake",
+            Event::Received { .. } => "relay",
+            Event::Connected { .. } => "dial",
+            Event::Sent { sock, .. } if self.conns.is_client(*sock) => "account",
+            Event::Sent { .. } => "dial",
+            Event::Ended { .. } | Event::Failed { .. } => "lost",
+            Event::Woken => "orders",
+        }
     }
 
     fn timeout(&self, longest: Option<Duration>) -> Option<Duration> {

@@ -46,6 +46,8 @@ pub struct ShardRules {
     pub table: Arc<Table>,
     /// All VIPs ever served.
     pub vips: Vec<VipSlot>,
+    /// Where taking turns begins, so that shards begin with different endpoints.
+    pub first_turn: u32,
 }
 
 impl ShardRules {
@@ -61,7 +63,8 @@ impl ShardRules {
         for vip in &table.vips {
             let slot = self.slot(vip.address);
             let before = std::mem::take(&mut self.vips[slot].services);
-            let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools)));
+            let first = self.first_turn;
+            let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools, first)));
             self.vips[slot].services = after.collect();
             let by_prompt = |s: &Arc<Service>| matches!(s.rule.selector, Selector::Chwbl(_));
             self.vips[slot].inspects = vip.by_model || vip.services.iter().any(by_prompt);
@@ -135,7 +138,13 @@ impl VipSlot {
 }
 
 impl ShardService {
-    fn new(service: &Arc<Service>, before: &[Rc<ShardService>], pools: &mut Pools) -> ShardService {
+    fn new(
+        service: &Arc<Service>,
+        before: &[Rc<ShardService>],
+        pools: &mut Pools,
+        first: u32,
+    ) -> ShardService {
+        let begun = || Turn { next: first % service.endpoints.len().max(1) as u32, ..Turn::default() };
         let old = before.iter().find(|s| s.service.number == service.number);
         let count_of = |address| {
             let old = old?;
@@ -149,7 +158,7 @@ impl ShardService {
         ShardService {
             service: service.clone(),
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
-            turn: RefCell::new(old.map(|s| s.turn.borrow().clone()).unwrap_or_default()),
+            turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
             answers: RefCell::new(answers),
         }
     }

@@ -18,6 +18,7 @@ pub struct Tally {
     first_byte_us_sum: u64,
     turn_us: [u64; 24],
     turn_us_max: u64,
+    turn_max_stage: &'static str,
     records: Vec<Record>,
     next_record: usize,
 }
@@ -48,6 +49,7 @@ impl Default for Tally {
             first_byte_us_sum: 0,
             turn_us: [0; 24],
             turn_us_max: 0,
+            turn_max_stage: "",
             records: Vec::with_capacity(RECEIPTS),
             next_record: 0,
         }
@@ -77,13 +79,16 @@ impl Tally {
         self.counts[what as usize]
     }
 
-    /// Takes the length of a loop turn.
+    /// Takes the length of a loop turn, and the stage that its longest event belonged to.
     #[inline]
-    pub fn turn(&mut self, nanos: Nanos) {
+    pub fn turn(&mut self, nanos: Nanos, stage: &'static str) {
         let us = nanos / 1000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.turn_us[bucket.min(self.turn_us.len() - 1)] += 1;
-        self.turn_us_max = self.turn_us_max.max(us);
+        if us > self.turn_us_max {
+            self.turn_us_max = us;
+            self.turn_max_stage = stage;
+        }
     }
 
     /// Takes the time to an answer's first byte.
@@ -131,6 +136,7 @@ impl Tally {
         report.first_byte_us_sum = self.first_byte_us_sum;
         report.turn_us = self.turn_us;
         report.turn_us_max = self.turn_us_max;
+        report.turn_max_stage = self.turn_max_stage;
         let (newer, older) = self.records.split_at(self.next_record.min(self.records.len()));
         report.receipts = older.iter().chain(newer).map(Record::receipt).collect();
     }

@@ -95,6 +95,7 @@ fn shard(report: &ShardReport) -> Value {
         "upstreams": report.upstreams,
         "active": report.active,
         "turn_us_max": report.turn_us_max,
+        "turn_max_stage": report.turn_max_stage,
         "counts": counts,
     })
 }

@@ -1,2 +1,3 @@
+//! Fuzz target of the protocol of event sockets; must never hold a check of its own (they are in the crate).
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| warmpath_events::fuzz::zmtp(data));

@@ -1,8 +1,8 @@
 //! The whole flow in the simulated network, over seeds: every request is answered exactly once or ends in a
 //! known way, bytes are equal, charges and memory balance, nothing stays open.
 //!
-//! `FLOW_SEEDS=100000 cargo test --release -p warmpath-shards --test flow` runs more; a failure names its
-//! seed, `FLOW_SEED=n` runs that one alone.
+//! `FLOW_SEEDS=100000 cargo test --release -p warmpath-shards --test flow` runs more (`FLOW_FROM=n` begins
+//! there); a failure names its seed, `FLOW_SEED=n` runs that one alone. `tests/long/run` goes on for ever.
 
 mod client;
 mod engine;
@@ -18,7 +18,10 @@ fn seeds() -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
     match number("FLOW_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("FLOW_SEEDS").unwrap_or(SEEDS)).collect(),
+        None => {
+            let from = number("FLOW_FROM").unwrap_or(0);
+            (from..from + number("FLOW_SEEDS").unwrap_or(SEEDS)).collect()
+        }
     }
 }
 
