@@ -194,7 +194,6 @@ pub struct Removed {
 
 /// What happened in an engine's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "Stored is the common one")]
 pub enum Event {
     /// `BlockStored`.
     Stored(Stored),
