@@ -26,6 +26,7 @@ impl<R: Ring> Flow<R> {
         exchange.accounted = true;
         exchange.route.charge = None;
         exchange.reserved = None;
+        exchange.parked = None;
         let own = matches!(outcome, Outcome::Answered) || exchange.answer.status == 0;
         if let Some(service) = &exchange.route.service
             && status != 0

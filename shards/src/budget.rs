@@ -21,6 +21,14 @@ impl Budget {
         self.free.fetch_update(Relaxed, Relaxed, |free| free.checked_sub(bytes)).is_ok()
     }
 
+    /// Takes `bytes` for a body to be read, leaving a quarter of all for what cannot be refused any more:
+    /// bytes that the kernel had delivered of clients that must wait, and answers that nobody reads.
+    pub fn take_for_body(&self, bytes: u64) -> bool {
+        let floor = self.total / 4;
+        let less = |free: u64| free.checked_sub(bytes).filter(|left| *left >= floor);
+        self.free.fetch_update(Relaxed, Relaxed, less).is_ok()
+    }
+
     /// Gives `bytes` back.
     pub fn give(&self, bytes: u64) {
         let before = self.free.fetch_add(bytes, Relaxed);
@@ -54,5 +62,12 @@ mod tests {
         assert!(!budget.take(7) && budget.take(6));
         budget.give(1000);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn bodies_leave_a_quarter() {
+        let budget = Budget::new(1000);
+        assert!(!budget.take_for_body(751) && budget.take_for_body(750) && !budget.take_for_body(1));
+        assert!(budget.take(250) && !budget.take(1));
     }
 }

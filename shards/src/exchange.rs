@@ -49,6 +49,8 @@ pub struct Exchange {
     pub accounted: bool,
     /// Memory reserved for it.
     pub reserved: Option<Reserved>,
+    /// What had come of it when it had to wait for memory.
+    pub parked: Option<Reserved>,
 }
 
 /// How a request body arrives.
@@ -247,6 +249,11 @@ pub struct Reserved {
 }
 
 impl Reserved {
+    /// Takes `bytes` for a body to be read, or nothing.
+    pub fn for_body(budget: &Arc<Budget>, bytes: u64) -> Option<Reserved> {
+        budget.take_for_body(bytes).then(|| Reserved { budget: budget.clone(), bytes })
+    }
+
     /// Takes `bytes`, or nothing.
     pub fn take(budget: &Arc<Budget>, bytes: u64) -> Option<Reserved> {
         budget.take(bytes).then(|| Reserved { budget: budget.clone(), bytes })
@@ -255,6 +262,13 @@ impl Reserved {
     /// Bytes taken.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Takes `more` on top for a body; false if they are not free.
+    pub fn grow_for_body(&mut self, more: u64) -> bool {
+        let grown = self.budget.take_for_body(more);
+        self.bytes += if grown { more } else { 0 };
+        grown
     }
 
     /// Takes `more` on top; false if they are not free.

@@ -25,6 +25,7 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn client_bytes(&mut self, client: &mut Client, held: Held) {
         match client.stage {
             Stage::Lingering => return self.discard(client, held),
+            Stage::Answering if client.close_after => return self.discard(client, held),
             Stage::Dialing | Stage::Waiting | Stage::Relaying if is_uploading(client) => {
                 return self.upload(client, held);
             }
@@ -34,6 +35,7 @@ impl<R: Ring> Flow<R> {
         match client.stage {
             Stage::Head => self.read_head(client),
             Stage::Body => self.read_body(client),
+            Stage::Memory => self.charge_parked(client),
             _ if client.inbuf.len() > PIPELINED_MAX => self.pause_client(client),
             _ => {}
         }
@@ -119,7 +121,7 @@ impl<R: Ring> Flow<R> {
             return self.begin_body(client);
         }
         let first = self.memory.waiting.is_empty();
-        match first.then(|| Reserved::take(&self.memory.budget, bytes)).flatten() {
+        match first.then(|| Reserved::for_body(&self.memory.budget, bytes)).flatten() {
             Some(reserved) => {
                 exchange.reserved = Some(reserved);
                 self.begin_body(client);
@@ -128,12 +130,29 @@ impl<R: Ring> Flow<R> {
         }
     }
 
+    /// Lets the client wait, if there is memory at least for what came of its request before it could be
+    /// told to stop.
     fn park_for_memory(&mut self, client: &mut Client) {
-        client.stage = Stage::Memory;
         self.pause_client(client);
         self.tally.count(Count::MemoryWaits);
+        let Some(exchange) = &mut client.exchange else { return };
+        exchange.parked = Reserved::take(&self.memory.budget, client.inbuf.capacity() as u64);
+        if exchange.parked.is_none() {
+            return self.refuse(client, Fault::MemoryPressure);
+        }
+        client.stage = Stage::Memory;
         self.memory.waiting.push_back(client.sock);
         self.expect_client(client, self.settings.head);
+    }
+
+    /// More came of a client that was told to stop.
+    fn charge_parked(&mut self, client: &mut Client) {
+        let Some(exchange) = &mut client.exchange else { return };
+        let held = client.inbuf.capacity() as u64;
+        let charged = exchange.parked.as_mut().is_some_and(|p| p.grow(held.saturating_sub(p.bytes())));
+        if !charged {
+            self.refuse(client, Fault::MemoryPressure);
+        }
     }
 
     /// Lets the clients that wait for memory on, in their order, as far as it reaches.
@@ -160,16 +179,17 @@ impl<R: Ring> Flow<R> {
         let granted = match (&mut exchange.reserved, &exchange.upload) {
             (None, Upload::Collecting { end }) => {
                 let bytes = (*end as u64).saturating_sub(u64::from(exchange.head.len));
-                exchange.reserved = Reserved::take(&self.memory.budget, bytes);
+                exchange.reserved = Reserved::for_body(&self.memory.budget, bytes);
                 exchange.reserved.is_some()
             }
             (None, _) => {
-                exchange.reserved = Reserved::take(&self.memory.budget, 4 * UNRESERVED);
+                exchange.reserved = Reserved::for_body(&self.memory.budget, 4 * UNRESERVED);
                 exchange.reserved.is_some()
             }
-            (Some(reserved), _) => reserved.grow(reserved.bytes()),
+            (Some(reserved), _) => reserved.grow_for_body(reserved.bytes()),
         };
         if granted {
+            exchange.parked = None;
             client.stage = Stage::Body;
             self.begin_body(client);
         }
@@ -256,9 +276,9 @@ impl<R: Ring> Flow<R> {
         let first = self.memory.waiting.is_empty();
         let grown = first
             && match &mut exchange.reserved {
-                Some(reserved) => reserved.grow(reserved.bytes()),
+                Some(reserved) => reserved.grow_for_body(reserved.bytes()),
                 None => {
-                    exchange.reserved = Reserved::take(&self.memory.budget, 4 * UNRESERVED);
+                    exchange.reserved = Reserved::for_body(&self.memory.budget, 4 * UNRESERVED);
                     exchange.reserved.is_some()
                 }
             };

@@ -58,6 +58,10 @@ impl<R: Ring> Flow<R> {
         if method != Some(Method::Head) {
             out.extend_from_slice(&body);
         }
+        if client.close_after {
+            // Nothing that came behind this request will be looked at.
+            self.memory.spare.give(std::mem::take(&mut client.inbuf));
+        }
         client.stage = Stage::Answering;
         self.expect_client(client, self.settings.client_write);
         self.send_client(client, Payload::head(out));
