@@ -30,6 +30,9 @@ pub fn listen(at: SocketAddr) -> Result<OwnedFd, Errno> {
     if at.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
+    // Accepted sockets inherit it. Before listening: a connection made before it is set would wait for
+    // delayed acknowledgements, 40 ms each, for all its life.
+    sockopt::set_tcp_nodelay(&socket, true)?;
     net::bind(&socket, &at)?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket)
@@ -75,5 +78,21 @@ pub(crate) fn peer_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
         Ok(Some(any)) => Ok(SocketAddr::try_from(any)?),
         Ok(None) | Err(rustix::io::Errno::NOTCONN) => Err(rustix::io::Errno::CONNABORTED.into()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_made_before_anybody_accepts_has_no_delay() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+        let at = local_address(&listener).expect("bound");
+        let _client = std::net::TcpStream::connect(at).expect("connects");
+        let accepted = std::net::TcpListener::from(listener);
+        accepted.set_nonblocking(false).expect("blocking");
+        let (socket, _) = accepted.accept().expect("accepts");
+        assert!(sockopt::tcp_nodelay(&socket).expect("asked"));
     }
 }

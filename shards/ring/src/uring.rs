@@ -236,7 +236,7 @@ impl Uring {
 
 impl Ring for Uring {
     fn listen(&mut self, socket: OwnedFd) -> Result<Listener, Errno> {
-        // Accepted sockets inherit it, which saves a call for each.
+        // Accepted sockets inherit it, which saves a call for each; `sock::listen` has set it already.
         sockopt::set_tcp_nodelay(&socket, true)?;
         let listening = Listening { fd: socket, armed: false, in_flight: 0, closing: false, retry_at: None };
         let index = match self.listeners.iter().position(Option::is_none) {
