@@ -35,6 +35,8 @@ pub struct Exchange {
     pub deaths: u8,
     /// The body is too long to be looked at.
     pub uninspected: bool,
+    /// The body was to be looked into and is not valid JSON.
+    pub unreadable: bool,
     /// The shard's members are those of this body.
     pub peeked: bool,
     /// What a decision may know.

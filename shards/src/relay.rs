@@ -238,19 +238,9 @@ impl<R: Ring> Flow<R> {
     }
 
     /// A head with little behind it is cheaper sent in one piece.
-    fn join(&mut self, mut head: Vec<u8>, held: Held, range: Range<usize>) -> Payload {
-        if head.is_empty() {
-            return Payload::held(held, range.start as u32..range.end as u32);
-        }
-        if range.len() > JOINED_MAX {
-            return Payload {
-                head,
-                body: Body::Held { buffer: held, range: range.start as u32..range.end as u32 },
-            };
-        }
-        head.extend_from_slice(&self.ring.bytes(&held)[range]);
-        self.release(held);
-        Payload::head(head)
+    fn join(&mut self, head: Vec<u8>, held: Held, range: Range<usize>) -> Payload {
+        let range = range.start as u32..range.end as u32;
+        if head.is_empty() { Payload::held(held, range) } else { self.ring.join(head, held, range) }
     }
 
     /// What has no framing of its own goes out as chunks.

@@ -47,6 +47,8 @@ impl<R: Ring> Flow<R> {
         let service = self.rules.route(vip, host, path, exchange.facts.model.bytes());
         let service = service.map_err(|why| match why {
             NoRoute::NoRules => Fault::NoRules,
+            // A model may be named in what is no JSON after all: that is the cause to tell.
+            NoRoute::NoRoute if exchange.unreadable => Fault::BadJson,
             NoRoute::NoRoute => Fault::NoRoute,
             NoRoute::ModelUnavailable => Fault::ModelUnavailable,
         })?;
@@ -88,6 +90,7 @@ impl<R: Ring> Flow<R> {
         }
         exchange.facts = facts;
         exchange.peeked = peeked;
+        exchange.unreadable = wanted && !peeked;
     }
 
     /// Chooses an endpoint not tried yet, charges it, and dials it.

@@ -11,6 +11,7 @@ on_both_drivers!(
     a_pool_of_every_model_takes_the_rest,
     hosts_and_paths_choose_pools,
     bodies_that_are_no_json_go_by_host_and_path,
+    where_only_models_choose_a_broken_body_is_told,
     two_addresses_are_two_worlds,
 );
 
@@ -141,6 +142,14 @@ fn bodies_that_are_no_json_go_by_host_and_path(driver: Driver) {
         engine.answer("{}");
         assert_eq!(client.reply().status, 200);
     }
+}
+
+fn where_only_models_choose_a_broken_body_is_told(driver: Driver) {
+    let engine = any_model();
+    let gateway = Gateway::start(driver, &[named(free_address(), &engine, json!({"model_name": "a"}))]);
+    let reply = gateway.client().ask(&post("/v1/completions", &[], b"{\"model\": \"a\", oops}"));
+    assert_eq!((reply.status, reply.error_code().as_str()), (400, "invalid_json"));
+    assert_eq!(served(&engine), 0);
 }
 
 fn two_addresses_are_two_worlds(driver: Driver) {
