@@ -104,7 +104,8 @@ impl Gateway {
         if self.phase != DrainPhase::Serving {
             return Err(Refusal::Draining);
         }
-        let table = Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number));
+        let table =
+            Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()));
         let snapshot = Snapshot { generation: table.generation, rules: rules.bodies() };
         self.store.prepare(&snapshot).map_err(|e| self.not_persisted(&e))?;
         if let Err(fault) = self.outside.data_plane.install(table.clone()) {
@@ -124,7 +125,8 @@ impl Gateway {
 
     /// Puts `rules`, which are on disk already, in force.
     pub fn install(&mut self, rules: RuleSet) -> Result<(), Refusal> {
-        let table = Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number));
+        let table =
+            Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()));
         self.outside.data_plane.install(table.clone()).map_err(Refusal::Install)?;
         self.rules = rules;
         self.publish(table);
@@ -146,7 +148,8 @@ impl Gateway {
     /// listeners it opened close with the table; those before it are still open, so installing can't fail
     /// for a busy port.
     fn restore(&mut self, refused: &Table) {
-        let back = Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number));
+        let back =
+            Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
         match self.outside.data_plane.install(back.clone()) {
             Ok(()) => self.publish(back),

@@ -1,7 +1,9 @@
 //! What the admin thread and the shards say to each other. Owns the messages and snapshots; must never
 //! carry a lock or a socket.
 
+use crate::Nanos;
 use crate::receipt::Receipt;
+use crate::shared::{Fence, Tier};
 use crate::table::Table;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +18,107 @@ pub trait DataPlane: Send + Sync {
 
     /// Goes one step down: see [`DrainPhase`].
     fn drain(&self, phase: DrainPhase);
+}
+
+/// The event core, as the admin thread sees it. Calls return when it was told, or shortly without an answer.
+pub trait KvPlane: Send + Sync {
+    /// Follows the sources of `table` from now on, and no others.
+    fn follow(&self, table: Arc<Table>);
+
+    /// What it knows; `None` if it stays silent.
+    fn report(&self) -> Option<KvReport>;
+
+    /// Block keys that a source's rank holds on a tier, at most `limit` (up to 10,000) from `from` on, which is
+    /// 0 or the `next` of the page before. `None`: there is no such source or rank, or no answer.
+    fn inventory(&self, source: u32, rank: u8, tier: Tier, from: u64, limit: usize) -> Option<InventoryPage>;
+
+    /// Takes the drained stream of a source over, after another reader was detected; false without such a
+    /// source.
+    fn reacquire(&self, source: u32) -> bool;
+}
+
+/// A page of block keys. A key that is stored or removed between two pages may be missing or come twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InventoryPage {
+    /// The keys, in no order.
+    pub keys: Vec<u64>,
+    /// Where the next page begins; `None`: this was the last.
+    pub next: Option<u64>,
+    /// Keys held in all.
+    pub total: u64,
+}
+
+/// What the event core knows of itself.
+#[derive(Clone, Debug, Default)]
+pub struct KvReport {
+    /// Distinct blocks in the index.
+    pub index_blocks: u64,
+    /// Distinct blocks it takes whatever their depth.
+    pub index_capacity: u64,
+    /// Bytes it was given.
+    pub index_bytes: u64,
+    /// Blocks not admitted for want of room since start.
+    pub refused: u64,
+    /// CPU time of the event core, nanoseconds.
+    pub cpu: Nanos,
+    /// Its sources, by number.
+    pub sources: Vec<SourceReport>,
+}
+
+/// One source.
+#[derive(Clone, Debug)]
+pub struct SourceReport {
+    /// Its number.
+    pub source: u32,
+    /// Why it is left out of exact routing, if it is.
+    pub fence: Option<Fence>,
+    /// What the engine says of itself and where that differs from the rule: sentences with cause and cure.
+    pub findings: Vec<String>,
+    /// The engine's version, as it tells it; empty while unknown.
+    pub version: String,
+    /// How its events come: `dial`, `listen` or `drain`.
+    pub transport: &'static str,
+    /// Its ranks, from 0.
+    pub ranks: Vec<RankReport>,
+}
+
+/// One rank of a source.
+#[derive(Clone, Debug, Default)]
+pub struct RankReport {
+    /// Its connection is up.
+    pub connected: bool,
+    /// What its blocks are worth: `empty`, `unproven`, `complete`, `since` or `fenced`.
+    pub standing: &'static str,
+    /// Why all was last forgotten, or is not the whole; empty if never.
+    pub reason: &'static str,
+    /// The last applied sequence or event id.
+    pub sequence: Option<u64>,
+    /// When its last event came; 0: never.
+    pub last_event: Nanos,
+    /// Blocks held by tier, nearest first; each includes what is nearer.
+    pub blocks: [u64; Tier::ALL.len()],
+    /// Connections lost or refused since start.
+    pub reconnects: u64,
+    /// Receive errors since start.
+    pub receive_errors: u64,
+    /// Batches applied since start.
+    pub batches: u64,
+    /// Blocks stored since start.
+    pub stored: u64,
+    /// Blocks removed since start.
+    pub removed: u64,
+    /// Times that all was forgotten since start.
+    pub cleared: u64,
+    /// Batches of another form than this engine's since start.
+    pub schema_mismatch: u64,
+    /// Batches that could not be decoded since start.
+    pub undecodable: u64,
+    /// Batches of another rank since start.
+    pub rank_mismatch: u64,
+    /// Blocks not admitted for want of room since start.
+    pub refused: u64,
+    /// Replays asked for since start.
+    pub replays: u64,
 }
 
 /// A VIP that could not be listened on.

@@ -4,6 +4,9 @@
 //! [`body`] turns a rule body (JSON) into a [`Rule`].
 
 pub mod body;
+mod exact;
+
+pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
 
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::SocketAddr;
@@ -58,6 +61,10 @@ pub struct Rule {
     pub retry_before_first_byte: u8,
     /// `half_close`: what a client's FIN after its request means.
     pub half_close: HalfClose,
+    /// `kv…`: exact routing by the blocks that engines hold; `None` with `kvExactMode` 0.
+    pub exact: Option<KvExact>,
+    /// `explain_header`.
+    pub explain: ExplainHeader,
     /// `adminStateUp`: false answers as if the rule were absent.
     pub enabled: bool,
 }

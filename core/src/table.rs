@@ -5,7 +5,7 @@ use crate::Nanos;
 use crate::decide::ring::HashRing;
 use crate::fleet::EndpointView;
 use crate::rule::{PathMatch, Rule, RuleKey, Selector};
-use crate::shared::EndpointState;
+use crate::shared::{EndpointState, ExactState, Source, SourceSpec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -42,6 +42,17 @@ pub struct Service {
     pub endpoints: Vec<Arc<EndpointState>>,
     /// The hash ring, if the selector uses one.
     pub hash_ring: Option<HashRing>,
+    /// What exact routing needs, if the rule asks for it.
+    pub exact: Option<ExactService>,
+}
+
+/// What a service with exact routing has beside its rule.
+#[derive(Debug)]
+pub struct ExactService {
+    /// Where the blocks of each endpoint are known from, by endpoint index.
+    pub sources: Vec<Arc<Source>>,
+    /// What it remembers from request to request; kept when the rule is replaced.
+    pub state: Arc<ExactState>,
 }
 
 /// Why no pool serves a request.
@@ -59,24 +70,23 @@ impl Table {
     /// The table of `rules`, whose keys differ. A rule that did not change keeps its very service; one that
     /// did keeps its number, and endpoints keep their state by address, whichever rules name them. Endpoints
     /// stand in the operator's order: what must outlive a change is kept by address, never by index.
-    pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32) -> Table {
+    /// `next_number` counts services and sources alike; `now` begins the warm-up of new services.
+    pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32, now: Nanos) -> Table {
         let mut known: HashMap<&RuleKey, &Arc<Service>> = HashMap::new();
-        let mut states: HashMap<SocketAddr, Arc<EndpointState>> = HashMap::new();
-        for service in before.vips.iter().flat_map(|v| &v.services) {
+        let mut kept = Kept { endpoints: HashMap::new(), sources: Vec::new(), next_number, now };
+        for service in before.services() {
             known.insert(&service.rule.key, service);
-            for e in &service.endpoints {
-                states.insert(e.address(), e.clone());
-            }
+            kept.keep(service);
         }
         let mut table = Table { generation: before.generation + 1, vips: Vec::new() };
         for rule in rules {
             let service = match known.get(&rule.key) {
                 Some(same) if same.rule == rule => (*same).clone(),
-                Some(older) => Arc::new(Service::new(older.number, rule, &mut states)),
-                None => {
-                    *next_number += 1;
-                    Arc::new(Service::new(*next_number, rule, &mut states))
+                Some(older) => {
+                    let state = older.exact.as_ref().map(|exact| exact.state.clone());
+                    Arc::new(Service::new(older.number, rule, state, &mut kept))
                 }
+                None => Arc::new(Service::new(kept.fresh_number(), rule, None, &mut kept)),
             };
             table.add(service);
         }
@@ -84,6 +94,20 @@ impl Table {
             vip.order();
         }
         table
+    }
+
+    /// All services.
+    pub fn services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.vips.iter().flat_map(|v| &v.services)
+    }
+
+    /// The sources of all services, each once, in the order of their numbers.
+    pub fn sources(&self) -> Vec<Arc<Source>> {
+        let of = |service: &Arc<Service>| service.exact.as_ref().map(|exact| exact.sources.clone());
+        let mut sources: Vec<_> = self.services().filter_map(of).flatten().collect();
+        sources.sort_by_key(|source| source.number());
+        sources.dedup_by_key(|source| source.number());
+        sources
     }
 
     /// The rules of an address.
@@ -165,15 +189,51 @@ impl RuleKey {
     }
 }
 
+/// State that a new table takes over from the one before.
+struct Kept<'a> {
+    endpoints: HashMap<SocketAddr, Arc<EndpointState>>,
+    sources: Vec<Arc<Source>>,
+    next_number: &'a mut u32,
+    now: Nanos,
+}
+
+impl Kept<'_> {
+    fn keep(&mut self, service: &Service) {
+        self.endpoints.extend(service.endpoints.iter().map(|e| (e.address(), e.clone())));
+        self.sources.extend(service.exact.iter().flat_map(|exact| exact.sources.iter().cloned()));
+    }
+
+    fn fresh_number(&mut self) -> u32 {
+        *self.next_number += 1;
+        *self.next_number
+    }
+
+    fn endpoint(&mut self, at: SocketAddr) -> Arc<EndpointState> {
+        self.endpoints.entry(at).or_insert_with(|| Arc::new(EndpointState::new(at))).clone()
+    }
+
+    fn source(&mut self, spec: SourceSpec) -> Arc<Source> {
+        if let Some(same) = self.sources.iter().find(|source| *source.spec() == spec) {
+            return same.clone();
+        }
+        let source = Arc::new(Source::new(self.fresh_number(), spec));
+        self.sources.push(source.clone());
+        source
+    }
+}
+
 impl Service {
-    fn new(number: u32, rule: Rule, states: &mut HashMap<SocketAddr, Arc<EndpointState>>) -> Service {
-        let mut state = |at| states.entry(at).or_insert_with(|| Arc::new(EndpointState::new(at))).clone();
-        let endpoints = rule.endpoints.iter().map(|e| state(e.address)).collect();
+    fn new(number: u32, rule: Rule, state: Option<Arc<ExactState>>, kept: &mut Kept<'_>) -> Service {
+        let endpoints = rule.endpoints.iter().map(|e| kept.endpoint(e.address)).collect();
         let hash_ring = match &rule.selector {
             Selector::Chwbl(chwbl) => Some(HashRing::new(&rule.endpoints, chwbl)),
             _ => None,
         };
-        Service { number, rule, endpoints, hash_ring }
+        let exact = rule.exact.is_some().then(|| ExactService {
+            sources: source_specs(&rule).map(|spec| kept.source(spec)).collect(),
+            state: state.unwrap_or_else(|| Arc::new(ExactState::new(kept.now))),
+        });
+        Service { number, rule, endpoints, hash_ring, exact }
     }
 
     /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a
@@ -195,6 +255,20 @@ impl Service {
             }
         }
     }
+}
+
+/// What each endpoint's stream of events has to be, by endpoint index.
+fn source_specs(rule: &Rule) -> impl Iterator<Item = SourceSpec> + '_ {
+    rule.exact.iter().flat_map(|exact| {
+        rule.endpoints.iter().map(|endpoint| SourceSpec {
+            endpoint: endpoint.address,
+            contract: exact.contract,
+            version: exact.version,
+            ports: exact.ports,
+            ranks: exact.ranks,
+            model: rule.key.model.clone(),
+        })
+    })
 }
 
 /// The host of a request, without port and final dot.

@@ -15,7 +15,7 @@ fn rule(name: &str, port: u16, probe: Value) -> warmpath_core::rule::Rule {
 }
 
 fn table(rules: Vec<warmpath_core::rule::Rule>, before: &Table) -> Table {
-    Table::next(before, rules, &mut 0)
+    Table::next(before, rules, &mut 0, 0)
 }
 
 fn tcp(retries: u32) -> Value {

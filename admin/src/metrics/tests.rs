@@ -73,7 +73,7 @@ fn page() -> String {
     let mut given = body("na\"me\\", 9001);
     given["serviceArguments"]["model_name"] = "m".into();
     let rule = parse(&given, || "id".into()).unwrap();
-    let table = Table::next(&Table::default(), vec![rule], &mut 0);
+    let table = Table::next(&Table::default(), vec![rule], &mut 0, 0);
     let reports = [report(0), report(1)];
     let facts =
         Facts { table: &table, phase: DrainPhase::Serving, now: 0, resident: Some(4096), reports: &reports };

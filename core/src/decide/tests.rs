@@ -13,7 +13,7 @@ fn service(arguments: Value, addresses: &[String]) -> Arc<Service> {
     let endpoints: Vec<_> = addresses.iter().map(|a| json!({"endpointIP": a, "targetPort": 8000})).collect();
     let body = json!({"serviceArguments": arguments, "endpoints": endpoints});
     let rule = body::parse(&body, || "id".into()).unwrap();
-    Table::next(&Table::default(), vec![rule], &mut 0).vips[0].services[0].clone()
+    Table::next(&Table::default(), vec![rule], &mut 0, 0).vips[0].services[0].clone()
 }
 
 fn addresses(n: usize) -> Vec<String> {

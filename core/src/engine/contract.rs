@@ -138,7 +138,7 @@ impl fmt::Display for ContractFault {
 }
 
 /// The bytes behind one way to name blocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipe {
     Vllm(vllm::Recipe),
     Sglang(sglang::Recipe),
@@ -146,7 +146,7 @@ pub(super) enum Recipe {
 }
 
 /// One agreed way to name blocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contract {
     engine: Engine,
     algo: Algo,

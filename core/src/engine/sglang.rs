@@ -53,7 +53,7 @@ pub(super) fn recipe(terms: &Terms<'_>) -> (AnyRecipe, Digest) {
 }
 
 /// How one version names pages.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recipe {
     /// A unit is a token and the next one (EAGLE).
     pairs: bool,

@@ -13,7 +13,7 @@ use super::preimage::Preimage;
 use crate::block::Digest;
 
 /// How one process names blocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recipe {
     secret: u64,
 }

@@ -87,7 +87,7 @@ enum Dialect {
 }
 
 /// One of the four algorithms, as one version applies it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recipe {
     pickled: bool,
     short: bool,

@@ -17,7 +17,7 @@ fn rule(name: &str, members: Value, ports: &[u16]) -> Rule {
 }
 
 fn table(rules: Vec<Rule>) -> Table {
-    Table::next(&Table::default(), rules, &mut 0)
+    Table::next(&Table::default(), rules, &mut 0, 0)
 }
 
 fn names(rules: &[(&str, Value)]) -> Table {
@@ -161,7 +161,7 @@ fn numbers_and_states_survive_a_change() {
     let mut last = 0;
     let model = |name: &str| json!({"model_name": name});
     let rules = vec![rule("a", model("a"), &[1, 2, 3]), rule("b", model("b"), &[2])];
-    let first = Table::next(&Table::default(), rules, &mut last);
+    let first = Table::next(&Table::default(), rules, &mut last, 0);
     let a = first.vips[0].route(b"", b"/", b"a").unwrap();
     let b = first.vips[0].route(b"", b"/", b"b").unwrap();
     assert_eq!((a.number, b.number, first.generation), (1, 2, 1));
@@ -170,7 +170,7 @@ fn numbers_and_states_survive_a_change() {
 
     let rules =
         vec![rule("c", model("c"), &[7]), rule("a", model("a"), &[3, 4, 2]), rule("b", model("b"), &[2])];
-    let second = Table::next(&first, rules, &mut last);
+    let second = Table::next(&first, rules, &mut last, 0);
     let changed = second.vips[0].route(b"", b"/", b"a").unwrap();
     assert_eq!((changed.number, second.generation), (1, 2));
     assert!(!Arc::ptr_eq(changed, a));
@@ -181,8 +181,8 @@ fn numbers_and_states_survive_a_change() {
     assert!(Arc::ptr_eq(second.vips[0].route(b"", b"/", b"b").unwrap(), b), "an unchanged rule is untouched");
     assert_eq!(second.vips[0].route(b"", b"/", b"c").unwrap().number, 3);
 
-    let third = Table::next(&second, vec![rule("b", model("b"), &[2])], &mut last);
-    let fourth = Table::next(&third, vec![rule("a", model("a"), &[1])], &mut last);
+    let third = Table::next(&second, vec![rule("b", model("b"), &[2])], &mut last, 0);
+    let fourth = Table::next(&third, vec![rule("a", model("a"), &[1])], &mut last, 0);
     assert_eq!(fourth.vips[0].services[0].number, 4, "numbers are never used twice");
     assert_eq!(fourth.vips[0].services.len(), 1);
 }

@@ -56,7 +56,7 @@ fn table(address: SocketAddr, endpoint: SocketAddr) -> Result<Table, String> {
         "endpoints": [{"endpointIP": endpoint.ip(), "targetPort": endpoint.port(), "weight": 1}],
     });
     let rule = body::parse(&rule, || "qualify".into()).map_err(|fault| fault.to_string())?;
-    Ok(Table::next(&Table::default(), vec![rule], &mut 0))
+    Ok(Table::next(&Table::default(), vec![rule], &mut 0, 0))
 }
 
 /// An address that was free a moment ago.

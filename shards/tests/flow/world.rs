@@ -127,7 +127,7 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     let engines = add_engines(&mut flow.ring, &ledger, upstream_key, &mut draw, mix);
     let rule = rule(&engines, &mut draw);
     let serves_half_closed = rule.half_close == HalfClose::Serve;
-    let table = Arc::new(Table::next(&Table::default(), vec![rule], &mut 0));
+    let table = Arc::new(Table::next(&Table::default(), vec![rule], &mut 0, 0));
     let listener = flow.ring.listen_at(vip);
     flow.install(table.clone(), vec![(vip, listener)]);
     let (clients, came) =

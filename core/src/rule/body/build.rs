@@ -2,7 +2,7 @@
 
 use super::body_fault::{BodyFault, Class};
 use super::given::Given;
-use crate::rule::{Chwbl, Deadlines, Endpoint, HalfClose, PathMatch, Rule, RuleKey, Selector};
+use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -29,6 +29,8 @@ pub(super) fn rule(
             "serve" => HalfClose::Serve,
             _ => HalfClose::Leave,
         },
+        exact: None,
+        explain: ExplainHeader::Off,
         enabled: service.flag("adminStateUp"),
     })
 }
