@@ -69,6 +69,7 @@ members! {
     BootstrapPort = "bootstrap_port",
     BootstrapRoom = "bootstrap_room",
     DataParallelRank = "data_parallel_rank",
+    RoutedDpRank = "routed_dp_rank",
     RequestId = "request_id",
     Rid = "rid",
     Priority = "priority",
