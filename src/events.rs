@@ -48,15 +48,17 @@ Examples:
   warmpath events tail tcp://10.0.0.5:5557 --json --for 60 | jq -r 'select(.what == \"anomaly\").text'
   warmpath events tail --kind trtllm --endpoint http://10.0.0.5:8000 --destructive --count 10
 
-ADDRESS is the endpoint of the engine's --kv-events-config, with the engine's host for *, and the rank added to
-the port. Listening there takes nothing from anybody. With --replay, the history that the engine still has
-comes first and gaps are filled, as the gateway does it.
+ADDRESS is the endpoint of the engine's --kv-events-config, with the engine's host for *, and
+the rank added to the port. Listening there takes nothing from anybody. With --replay, the
+history that the engine still has comes first and gaps are filled, as the gateway does it.
 
-TensorRT-LLM gives each event away once: whoever reads steals from the gateway, which then has to clear what
-it knows of this engine. So --kind trtllm asks for --destructive.")]
+TensorRT-LLM gives each event away once: whoever reads steals from the gateway, which then has
+to clear what it knows of this engine. So --kind trtllm asks for --destructive, and shows all
+events of the last answer even if --count is passed by them.")]
 pub struct TailArgs {
     /// The engine's event publisher (vllm, sglang)
-    #[arg(value_name = "ADDRESS", value_parser = tcp, required_unless_present = "endpoint", conflicts_with = "endpoint")]
+    #[arg(value_name = "ADDRESS", value_parser = tcp)]
+    #[arg(required_unless_present = "endpoint", conflicts_with = "endpoint")]
     address: Option<HostPort>,
     /// The engine's replay socket
     #[arg(long, value_name = "ADDRESS", value_parser = tcp, conflicts_with = "endpoint")]
@@ -94,13 +96,14 @@ Examples:
 
 A capture has one JSON object a line. A batch is
   {\"topic\": \"kv\", \"seq\": 7, \"payload_hex\": \"93cb41…\"}
-as it came from the socket; \"endpoint\" tells publishers of one topic apart. Objects without payload_hex and
-seq are passed over. An answer of TensorRT-LLM's /kv_cache_events, bare or as the member kv_cache_events of
-an object, counts too, on one line or as the whole file.
+as it came from the socket; \"endpoint\" tells publishers of one topic apart. Objects without
+payload_hex and seq are passed over. An answer of TensorRT-LLM's /kv_cache_events, bare or as
+the member kv_cache_events of an object, counts too, on one line or as the whole file.
 
-Batches are taken in the order of the file, as the gateway takes them from an engine without a replay socket:
-a gap, a sequence that goes back and a batch that can't be decoded each clear what was known of the publisher.
-A block stored twice need not be a fault: vLLM does it where a hit stops one block short.")]
+Batches are taken in the order of the file, as the gateway takes them from an engine without a
+replay socket: a gap, a sequence that goes back and a batch that can't be decoded each clear
+what was known of the publisher. A block stored twice need not be a fault: vLLM does it where a
+hit stops one block short.")]
 pub struct ReplayArgs {
     /// The capture
     file: PathBuf,
@@ -252,8 +255,8 @@ fn drained(args: &TailArgs, extent: Extent) -> Result<poll_drain::Wanted, String
     };
     if !args.destructive {
         return Err(format!(
-            "POST http://{endpoint}/kv_cache_events is a destructive read: each event goes to one reader, and a \
-             gateway that drains this engine loses it and must clear what it knows; if that is wanted, say \
+            "POST http://{endpoint}/kv_cache_events is a destructive read: each event goes to one reader, and \
+             a gateway that drains this engine loses it and must clear what it knows; if that is wanted, say \
              --destructive"
         ));
     }

@@ -166,7 +166,8 @@ fn people_get_the_same_in_words() {
     let mut out = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
     assert_eq!(child.wait().expect("an end").code(), Some(0));
-    let event = "22:13:20.250  seq 7  rank 3  stored  blocks 2: 0000000000000001 …  parent 0000000000000009  on CPU  \
+    let event = "22:13:20.250  seq 7  rank 3  stored  blocks 2: 0000000000000001 …  \
+                 parent 0000000000000009  on CPU  \
                  tokens 4  block size 2  lora \"sql\"";
     let standing = "standing  a part: what happened from batch 7 on";
     assert_eq!(out, format!("note  connected to {at}\n{event}\n{standing}\n"));

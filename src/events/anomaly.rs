@@ -84,7 +84,7 @@ impl Anomaly {
         Anomaly::blocks("removed_not_held", "removed, and not held there", shelf, keys)
     }
 
-    /// Blocks of one drained event, said to move or to leave, that are held on no level; none if there are none.
+    /// Blocks of one drained event, said to move or leave, that are held on no level; none if there are none.
     pub fn held_nowhere(keys: Vec<u64>) -> Option<Anomaly> {
         let first = hex(*keys.first()?);
         let text = format!("{} removed or moved, and not held: {first}{}", count(&keys), more(&keys));

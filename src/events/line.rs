@@ -203,7 +203,8 @@ mod tests {
             lora: Some("sql\x1b[2J".into()),
             ..EventLine::default()
         });
-        let text = "22:13:20.250  seq 7  rank 2  stored  blocks 2: 0000000000000001 …  parent ffffffffffffffff  \
+        let text = "22:13:20.250  seq 7  rank 2  stored  blocks 2: 0000000000000001 …  \
+                    parent ffffffffffffffff  \
                     on CPU  lora \"sql\\u{1b}[2J\"";
         assert_eq!(line.text(), text);
         let json = line.json();

@@ -1,5 +1,5 @@
-//! `events tail --kind trtllm`: POST /kv_cache_events again and again. Owns the exchange, in HTTP/1.0 so that an
-//! answer ends where the connection does; must never run unless the person said that events may be taken away.
+//! `events tail --kind trtllm`: POST /kv_cache_events again and again. Owns the exchange, in HTTP/1.0 so that
+//! an answer ends where the connection does; must never run unless the person said that events may be taken.
 
 use super::anomaly::Anomaly;
 use super::drained::Drained;
@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn an_answer_counts_whole_or_not_at_all() {
-        let good = "HTTP/1.1 200 OK\r\ncontent-LENGTH: 52\r\n\r\n[{\"event_id\": 3, \"data\": {\"type\": \"later\"}}]        ";
+        let good = "HTTP/1.1 200 OK\r\ncontent-LENGTH: 52\r\n\r\n\
+                    [{\"event_id\": 3, \"data\": {\"type\": \"later\"}}]        ";
         assert_eq!(events(good.as_bytes()).unwrap()[0].id, 3);
         for (answer, part) in [
             (&good[..good.len() - 1], "51 of 52 bytes came"),

@@ -117,8 +117,7 @@ impl Report {
 
     fn text(&self, most: usize) -> String {
         let Report { items, events, passed_over, .. } = self;
-        let mut text =
-            format!("{items} batches with {events} events; {passed_over} other lines passed over\n");
+        let mut text = format!("batches {items}, events {events}, other lines {passed_over}\n");
         for source in &self.sources {
             text += &format!(
                 "\n{}, last {}\n",
