@@ -2,6 +2,7 @@
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
 mod demo;
+mod events;
 mod keys;
 mod serve;
 mod sizes;
@@ -19,6 +20,7 @@ Examples:
   warmpath serve --rules rules.json            the gateway, with the rules of a file
   warmpath ctl rules list                      what a running gateway serves
   warmpath bench --url http://127.0.0.1:8080   load, with latencies and every answer checked
+  warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -39,6 +41,8 @@ enum Verb {
     Bench(warmpath_perf::BenchArgs),
     /// Name the cache blocks of given tokens as an engine would
     Keys(keys::KeysArgs),
+    /// Show what engines say of their KV caches, live or from a capture
+    Events(events::EventsArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Engine(args) => warmpath_perf::run_engine(args).map_err(|e| e.to_string()),
         Verb::Bench(args) => warmpath_perf::run_bench(args).map_err(|e| e.to_string()),
         Verb::Keys(args) => keys::run(&args),
+        Verb::Events(args) => events::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

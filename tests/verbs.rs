@@ -44,12 +44,14 @@ fn a_busy_port_is_one_sentence_and_exit_code_1() {
 
 #[test]
 fn wrong_use_is_exit_code_2() {
-    let wrong: [&[&str]; 5] = [
+    let wrong: [&[&str]; 7] = [
         &[],
         &["demo", "--requests", "0"],
         &["qualify"],
         &["serve", "--driver", "kqueue"],
         &["ctl", "rules", "invent"],
+        &["events", "tail", "10.0.0.5:5557"],
+        &["events", "tail", "tcp://10.0.0.5:5557", "--kind", "trtllm"],
     ];
     for arguments in wrong {
         assert_eq!(warmpath(arguments).status.code(), Some(2), "{arguments:?}");
@@ -58,8 +60,20 @@ fn wrong_use_is_exit_code_2() {
 
 #[test]
 fn help_of_every_verb_teaches_by_example() {
-    for verb in ["serve", "demo", "ctl", "engine", "bench", "qualify"] {
-        let help = text(&warmpath(&[verb, "--help"]).stdout);
+    for verb in [
+        "serve",
+        "demo",
+        "ctl",
+        "engine",
+        "bench",
+        "keys",
+        "events",
+        "events tail",
+        "events replay",
+        "qualify",
+    ] {
+        let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
+        let help = text(&warmpath(&words).stdout);
         assert!(help.contains("Examples:") && help.matches("warmpath ").count() >= 2, "{verb}: {help}");
     }
 }

@@ -84,6 +84,11 @@ impl Drain {
         self.cursor
     }
 
+    /// The attention window whose events count; none before the first event.
+    pub fn window(&self) -> Option<u32> {
+        self.window
+    }
+
     /// Takes the stream over: what comes from now on counts, as part of the cache. What was held is
     /// forgotten, since events may have gone elsewhere meanwhile.
     pub fn reacquire(&mut self, residency: &mut Residency, sink: Sink<'_>) {
@@ -193,9 +198,13 @@ fn remove(window: u32, hash: u64, residency: &mut Residency, sink: Sink<'_>) {
     }
 }
 
+/// What a cache level is: 0 the GPU, 1 the host, disk beyond.
+pub fn medium(level: u32) -> Medium {
+    LEVELS.get(level as usize).copied().unwrap_or(Medium::Disk)
+}
+
 fn shelf(window: u32, level: u32) -> Shelf {
-    let medium = LEVELS.get(level as usize).copied().unwrap_or(Medium::Disk);
-    Shelf { group: window, medium }
+    Shelf { group: window, medium: medium(level) }
 }
 
 #[cfg(test)]

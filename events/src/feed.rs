@@ -6,11 +6,11 @@
 
 use crate::backoff::Backoff;
 use crate::continuity::{Action, Effect, Policy, Reason, Standing, Stream};
-use crate::decode::decode;
+use crate::decode::{Reject, decode};
 use crate::framing::{self, Reply};
 use crate::residency::{Change, Removal, Residency};
 use crate::wire::{Batch, HashBytes};
-use crate::zmtp::{Connection, Limits, Message, Role};
+use crate::zmtp::{Connection, Fault, Limits, Message, Role};
 use warmpath_core::Nanos;
 
 /// What an engine file and a rule decide for a feed.
@@ -47,6 +47,37 @@ pub struct FeedCounts {
     pub cleared: u64,
 }
 
+/// A step of a feed, for who watches it.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// The next batch in proven order; it is applied right after this.
+    Applied {
+        /// Its sequence.
+        seq: u64,
+        /// What it says.
+        batch: &'a Batch,
+    },
+    /// A batch that could not be decoded. What it did to the cache is unknown: [`Step::Cleared`] follows.
+    Undecodable {
+        /// Its sequence.
+        seq: u64,
+        /// Why.
+        reject: Reject,
+    },
+    /// All blocks were forgotten.
+    Cleared(Reason),
+    /// A replay is wanted.
+    Asked {
+        /// The first sequence wanted.
+        from: u64,
+    },
+    /// The live connection reaches a process that is gone, and is opened anew.
+    Reconnecting,
+}
+
+/// Takes each step of a feed as it happens.
+pub type Watch = Box<dyn FnMut(Step<'_>) + Send>;
+
 /// A replay that the stream asked for.
 struct Asked {
     attempt: u32,
@@ -65,6 +96,7 @@ struct Cache {
     counts: FeedCounts,
     asked: Option<(u32, u64)>,
     hang_up: bool,
+    watch: Option<Watch>,
 }
 
 type Sink<'s> = &'s mut dyn FnMut(Change<'_>);
@@ -75,6 +107,8 @@ pub struct Feed {
     stream: Stream,
     cache: Cache,
     live: Option<Connection>,
+    /// Why the last live connection was closed from this side, if for a breach of ZMTP.
+    fault: Option<Fault>,
     /// The stream knows of the live connection.
     started: bool,
     live_at: Nanos,
@@ -93,11 +127,13 @@ impl Feed {
             counts: FeedCounts::default(),
             asked: None,
             hang_up: false,
+            watch: None,
         };
         Feed {
             stream: Stream::new(terms.policy),
             cache,
             live: None,
+            fault: None,
             started: false,
             live_at: 0,
             live_backoff: Backoff::new(terms.seed),
@@ -105,6 +141,11 @@ impl Feed {
             replay_backoff: Backoff::new(!terms.seed),
             terms,
         }
+    }
+
+    /// Hands each further step to `watch`.
+    pub fn watch(&mut self, watch: Watch) {
+        self.cache.watch = Some(watch);
     }
 
     /// Whether the live connection should be open or be dialled. If not, the driver closes what it has.
@@ -127,6 +168,7 @@ impl Feed {
     pub fn live_opened(&mut self, now: Nanos) {
         self.live = Some(Connection::new(Role::Sub(self.terms.topic.clone()), self.terms.limits, now));
         self.started = false;
+        self.fault = None;
     }
 
     /// The live socket could not be connected, or is closed.
@@ -149,6 +191,7 @@ impl Feed {
         });
         let is_ready = connection.is_ready();
         self.live = Some(connection);
+        self.fault = verdict.err();
         if verdict.is_err() || misframed {
             self.cache.counts.malformed += 1;
             self.live_closed(now);
@@ -213,7 +256,8 @@ impl Feed {
     /// Heartbeats, silent peers, silent replays, lost last batches; when to call again.
     pub fn tick(&mut self, now: Nanos, sink: Sink<'_>) -> Nanos {
         let live = self.live.as_mut().map(|connection| connection.tick(now));
-        if let Some(Err(_)) = live {
+        if let Some(Err(fault)) = live {
+            self.fault = Some(fault);
             self.live_closed(now);
         }
         let replay = self.replay.as_mut().and_then(|asked| {
@@ -255,6 +299,16 @@ impl Feed {
         if let Some(connection) = self.asked(attempt).and_then(|asked| asked.connection.as_mut()) {
             connection.wrote(count);
         }
+    }
+
+    /// Whether the live connection's handshake is over.
+    pub fn is_live(&self) -> bool {
+        self.live.as_ref().is_some_and(Connection::is_ready)
+    }
+
+    /// The breach of ZMTP for which the live connection was closed from this side; none while it is open.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 
     /// What the blocks are worth.
@@ -328,25 +382,42 @@ impl Feed {
 impl Cache {
     fn act(&mut self, action: Action<'_>, sink: Sink<'_>) -> Effect {
         match action {
-            Action::Apply { payload, .. } => return self.apply(payload, sink),
-            Action::Clear(_) => {
+            Action::Apply { seq, payload } => return self.apply(seq, payload, sink),
+            Action::Clear(reason) => {
                 self.counts.cleared += 1;
+                self.tell(Step::Cleared(reason));
                 self.residency.clear(sink);
             }
-            Action::AskReplay { attempt, from } => self.asked = Some((attempt, from)),
-            Action::Reconnect => self.hang_up = true,
+            Action::AskReplay { attempt, from } => {
+                self.tell(Step::Asked { from });
+                self.asked = Some((attempt, from));
+            }
+            Action::Reconnect => {
+                self.tell(Step::Reconnecting);
+                self.hang_up = true;
+            }
         }
         Effect::Changed
     }
 
-    fn apply(&mut self, payload: &[u8], sink: Sink<'_>) -> Effect {
-        if decode(payload, self.naming, &mut self.batch).is_err() {
+    fn apply(&mut self, seq: u64, payload: &[u8], sink: Sink<'_>) -> Effect {
+        if let Err(reject) = decode(payload, self.naming, &mut self.batch) {
             self.counts.undecodable += 1;
+            self.tell(Step::Undecodable { seq, reject });
             return Effect::Undecodable;
         }
         self.counts.applied += 1;
         self.counts.unknown_events += u64::from(self.batch.unknown);
+        if let Some(watch) = &mut self.watch {
+            watch(Step::Applied { seq, batch: &self.batch });
+        }
         if self.residency.apply(&self.batch, sink) { Effect::Emptied } else { Effect::Changed }
+    }
+
+    fn tell(&mut self, step: Step<'_>) {
+        if let Some(watch) = &mut self.watch {
+            watch(step);
+        }
     }
 }
 

@@ -178,3 +178,35 @@ fn a_silent_peer_is_hung_up_and_the_next_call_is_told() {
     feed.tick(15 * SECOND, &mut |_| ());
     assert!(!feed.wants_live(15 * SECOND) && feed.wants_live(21 * SECOND));
 }
+
+#[test]
+fn who_watches_sees_each_step_in_order_and_why_a_peer_was_left() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut feed = new_feed(false);
+    feed.watch(Box::new(move |step| {
+        let shown = match step {
+            Step::Applied { seq, batch } => format!("{seq}: {} event", batch.events.len()),
+            Step::Undecodable { seq, reject } => format!("{seq}: {reject:?}"),
+            Step::Cleared(reason) => format!("{reason:?}"),
+            Step::Asked { from } => format!("from {from}"),
+            Step::Reconnecting => "again".into(),
+        };
+        tell.send(shown).expect("a receiver");
+    }));
+    open(&mut feed, 0);
+    assert!(feed.is_live() && feed.wants_identity());
+    feed.identified(0, None, &mut |_| ());
+    for bytes in [live(0), live(2), message(&[b"kv", &3_u64.to_be_bytes(), b"\xc1"]), live(4)] {
+        feed.live_bytes(0, &bytes, &mut |_| ());
+    }
+    let steps: Vec<String> = told.try_iter().collect();
+    let undecodable = "3: Format(Format)";
+    assert_eq!(steps, ["0: 1 event", "Gap", "2: 1 event", undecodable, "Undecodable", "4: 1 event"]);
+
+    feed.live_closed(0);
+    assert!(!feed.is_live() && feed.fault().is_none());
+    feed.live_opened(10 * SECOND);
+    feed.live_bytes(10 * SECOND, b"HTTP/1.1", &mut |_| ());
+    assert_eq!((feed.is_live(), feed.fault()), (false, Some(Fault::Signature)));
+    assert!(!feed.wants_live(10 * SECOND));
+}
