@@ -1,17 +1,21 @@
 //! From options to a gateway with its rules in force: the state directory, then the rules file over it. Must
 //! never start with a part of the rules, nor with none where there were some and they can't be read.
 
-use crate::disk::RealDisk;
+use crate::change::{Wanted, change};
+use crate::disk::Disk;
 use crate::gateway::{Boot, Gateway, Outside, upserted};
 use crate::rules::RuleSet;
 use crate::rules_file::RulesFile;
 use crate::run::Options;
+use crate::serve::Shared;
 use crate::store::{Found, Snapshot, Store};
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
-/// Boots. An error is one sentence with cause and cure.
-pub fn boot(options: &Options, outside: Outside) -> Result<Gateway, String> {
-    let store = Store::open(&options.state_dir, Box::new(RealDisk))?;
+/// Boots, with the state directory on `disk`. An error is one sentence with cause and cure.
+pub async fn boot(options: &Options, outside: Outside, disk: Box<dyn Disk>) -> Result<Shared, String> {
+    let store = Store::open(&options.state_dir, disk)?;
     let file = options.rules_file.as_deref().map(RulesFile::read).transpose()?;
     let (snapshot, boot) = found(&store, file.is_some(), (outside.wall)().as_secs())?;
     let rules = stored_rules(&snapshot, &store.current(), outside.random)?;
@@ -22,7 +26,11 @@ pub fn boot(options: &Options, outside: Outside) -> Result<Gateway, String> {
         Some(file) => with_file(&rules, file, gateway.outside.random)?,
         None => (rules, 0),
     };
-    let done = if changed > 0 || damaged { gateway.change(rules) } else { gateway.install(rules) };
+    let gateway = Rc::new(RefCell::new(gateway));
+    let done = match changed > 0 || damaged {
+        true => change(&gateway, |_| Ok(Wanted::rules(rules))).await.map(drop),
+        false => gateway.borrow_mut().install(rules),
+    };
     done.map_err(|refusal| refusal.to_string())?;
     Ok(gateway)
 }

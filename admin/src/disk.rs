@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// File operations.
-pub trait Disk {
+pub trait Disk: Send + Sync {
     /// The content of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Makes or empties a file and writes it. Not durable yet.

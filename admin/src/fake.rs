@@ -2,8 +2,12 @@
 
 pub mod disk;
 
+use crate::change::{Wanted, change};
+use crate::disk::{Disk, RealDisk};
 use crate::gateway::Outside;
+use crate::refusal::Refusal;
 use crate::run::{Options, run_until};
+use crate::serve::Shared;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,6 +19,9 @@ use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ShardReport};
 use warmpath_core::table::Table;
+
+/// The longest that a test waits before it fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Shards that remember.
 #[derive(Default)]
@@ -74,6 +81,17 @@ pub fn outside(plane: &Arc<FakePlane>) -> Outside {
     }
 }
 
+/// Runs `work` to its end, as the admin thread would.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, work)
+}
+
+/// Creates or replaces one rule.
+pub fn post(gateway: &Shared, body: &Value) -> Result<(), Refusal> {
+    block_on(change(gateway, |gateway| gateway.with(body).map(Wanted::rules))).map(drop)
+}
+
 /// A rule body at `port` with one endpoint.
 pub fn body(name: &str, port: u16) -> Value {
     json!({
@@ -104,11 +122,16 @@ impl Running {
 
     /// Starts with these options.
     pub fn with(options: Options, plane: &Arc<FakePlane>) -> Running {
+        Running::on(Box::new(RealDisk), options, plane)
+    }
+
+    /// Starts with these options on `disk`.
+    pub fn on(disk: Box<dyn Disk>, options: Options, plane: &Arc<FakePlane>) -> Running {
         let (stop, stopped) = tokio::sync::mpsc::channel(2);
         let (started, address) = mpsc::channel();
         let (given, outside) = (options.clone(), outside(plane));
         let thread = std::thread::spawn(move || {
-            run_until(&given, outside, move |a| started.send(a).unwrap(), stopped, None).unwrap();
+            run_until(&given, outside, disk, move |a| started.send(a).unwrap(), stopped, None).unwrap();
         });
         let address = address.recv().expect("the admin thread did not start");
         Running { options, address, stop, thread: Some(thread), folder: None }
@@ -126,10 +149,9 @@ impl Running {
 
     /// A call over TCP: status and body.
     pub fn tcp(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        parsed(&exchange(
-            TcpStream::connect(self.address).unwrap(),
-            &request(method, path, "127.0.0.1", body),
-        ))
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        parsed(&exchange(stream, &request(method, path, "127.0.0.1", body)))
     }
 
     /// A call over the unix socket: status and body.

@@ -1,6 +1,5 @@
-//! The admin thread's state and the one way to change it. Owns the order of a change: validate, build the
-//! table, prepare the snapshot, install, commit, answer. Must never acknowledge what a crash could undo, nor
-//! leave a refused change in force.
+//! The admin thread's state. Owns the rules and table in force, how far down the gateway is, and what is
+//! told of it; must never touch a file: [`crate::change`] does, in its order.
 
 use crate::health::run::SharedProbers;
 use crate::refusal::Refusal;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use warmpath_core::Nanos;
 use warmpath_core::control::{DataPlane, DrainPhase};
 use warmpath_core::table::Table;
@@ -57,7 +56,10 @@ pub struct Gateway {
     pub persist_fault: Option<String>,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
-    store: Store,
+    /// Where its rules are kept.
+    pub(crate) store: Arc<Store>,
+    /// Held while a change is made; the others wait in the order they came.
+    pub(crate) turn: Arc<Mutex<()>>,
     next_number: u32,
     published: watch::Sender<Arc<Table>>,
 }
@@ -75,58 +77,41 @@ impl Gateway {
             boot: Boot::default(),
             persist_fault: None,
             probers: SharedProbers::default(),
-            store,
+            store: Arc::new(store),
+            turn: Arc::default(),
             next_number: 0,
         }
     }
 
-    /// Creates or replaces one rule.
-    pub fn post(&mut self, body: &Value) -> Result<(), Refusal> {
+    /// The rules with one created or replaced.
+    pub fn with(&self, body: &Value) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
         match rules.upsert(body, || fresh_id(self.outside.random))?.changed {
-            true => self.change(rules),
+            true => Ok(rules),
             false => Err(Refusal::Exists),
         }
     }
 
-    /// Creates or replaces several rules as one change: all or none. Rules that are in force already are
-    /// no fault. How many were created or replaced.
-    pub fn apply(&mut self, bodies: &[Value]) -> Result<usize, Refusal> {
-        let (rules, changed) = upserted(&self.rules, bodies, self.outside.random)?;
-        if changed > 0 {
-            self.change(rules)?;
-        }
-        Ok(changed)
+    /// Refuses changes once the gateway is going down.
+    pub fn check_serving(&self) -> Result<(), Refusal> {
+        if self.phase == DrainPhase::Serving { Ok(()) } else { Err(Refusal::Draining) }
     }
 
-    /// Puts `rules` in force and makes them durable, or does neither.
-    pub fn change(&mut self, rules: RuleSet) -> Result<(), Refusal> {
-        if self.phase != DrainPhase::Serving {
-            return Err(Refusal::Draining);
-        }
-        let table =
-            Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()));
-        let snapshot = Snapshot { generation: table.generation, rules: rules.bodies() };
-        self.store.prepare(&snapshot).map_err(|e| self.not_persisted(&e))?;
-        if let Err(fault) = self.outside.data_plane.install(table.clone()) {
-            self.store.abandon();
-            return Err(Refusal::Install(fault));
-        }
-        if let Err(error) = self.store.commit() {
-            let refusal = self.not_persisted(&error);
-            self.restore(&table);
-            return Err(refusal);
-        }
+    /// The table after this one, made of `rules`.
+    pub fn next_table(&mut self, rules: &RuleSet) -> Arc<Table> {
+        Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()))
+    }
+
+    /// Takes over what is in force and durable.
+    pub fn accept(&mut self, rules: RuleSet, table: Arc<Table>) {
         self.persist_fault = None;
         self.rules = rules;
         self.publish(table);
-        Ok(())
     }
 
     /// Puts `rules`, which are on disk already, in force.
     pub fn install(&mut self, rules: RuleSet) -> Result<(), Refusal> {
-        let table =
-            Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()));
+        let table = self.next_table(&rules);
         self.outside.data_plane.install(table.clone()).map_err(Refusal::Install)?;
         self.rules = rules;
         self.publish(table);
@@ -144,21 +129,19 @@ impl Gateway {
         self.outside.data_plane.drain(self.phase);
     }
 
-    /// A refused change is in force and perhaps on disk: puts the rules before it back in both places. The
-    /// listeners it opened close with the table; those before it are still open, so installing can't fail
-    /// for a busy port.
-    fn restore(&mut self, refused: &Table) {
+    /// Puts the rules before a refused change in force again; what to write of them. The listeners it opened
+    /// close with its table. Once the gateway closes its listeners, none may be opened again.
+    pub fn reinstall(&mut self, refused: &Table) -> Snapshot {
         let back =
             Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
-        match self.outside.data_plane.install(back.clone()) {
-            Ok(()) => self.publish(back),
-            Err(fault) => self.fault(format!("a refused change is in force: {}", fault.message)),
+        if self.phase < DrainPhase::Closing {
+            match self.outside.data_plane.install(back.clone()) {
+                Ok(()) => self.publish(back),
+                Err(fault) => self.fault(format!("a refused change is in force: {}", fault.message)),
+            }
         }
-        if let Err(error) = self.store.prepare(&snapshot).and_then(|()| self.store.commit()) {
-            let file = self.store.current();
-            self.fault(format!("{}: may hold a refused change: {error}; make it writable", file.display()));
-        }
+        snapshot
     }
 
     fn publish(&mut self, table: Arc<Table>) {
@@ -166,13 +149,15 @@ impl Gateway {
         self.published.send_replace(table);
     }
 
-    fn not_persisted(&mut self, error: &std::io::Error) -> Refusal {
+    /// Tells the operator that a change can't be kept; the refusal for the one who asked for it.
+    pub fn not_persisted(&mut self, error: &std::io::Error) -> Refusal {
         let refusal = Refusal::disk(&self.store.current(), error);
         self.fault(refusal.to_string());
         refusal
     }
 
-    fn fault(&mut self, sentence: String) {
+    /// Tells the operator that what is on disk is not what it should be.
+    pub fn fault(&mut self, sentence: String) {
         (self.outside.say)(&sentence);
         self.persist_fault = Some(sentence);
     }
@@ -210,6 +195,3 @@ fn fresh_id(random: fn() -> u64) -> String {
         low & 0xFFFF_FFFF_FFFF
     )
 }
-
-#[cfg(test)]
-mod tests;

@@ -117,10 +117,10 @@ const FAMILIES: &[Family] = &[
     family(
         "warmpath_shard_turn_seconds",
         "histogram",
-        "Length of the turns of the shard's loop, from its first event to its last (no sum is kept).",
+        "CPU time of the turns of the shard's loop, from first event to last (no sum is kept).",
         turns,
     ),
-    family("warmpath_shard_longest_turn_microseconds", "gauge", "Length of the longest turn.", |f, p| {
+    family("warmpath_shard_longest_turn_microseconds", "gauge", "CPU time of the longest turn.", |f, p| {
         each_shard(f, p, |r| r.turn_us_max);
     }),
     family(

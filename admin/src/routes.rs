@@ -2,6 +2,7 @@
 //! their descriptions; must never answer a path that the table does not list.
 
 use crate::answer::Answer;
+use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 use crate::rest::{load_balancer as lb, status};
@@ -25,8 +26,10 @@ pub type Answered = Result<Answer, Refusal>;
 /// How a row is answered.
 #[derive(Clone, Copy)]
 pub enum Handler {
-    /// From the admin thread's own state, which it may change.
-    Own(fn(&mut Gateway, &Call) -> Answered),
+    /// From the admin thread's own state.
+    Own(fn(&Gateway, &Call) -> Answered),
+    /// When the change it wants was made.
+    Change(fn(&Gateway, &Call) -> Result<Wanted, Refusal>),
     /// With a report of every shard.
     Reports(fn(&Gateway, &Call, &[ShardReport]) -> Answered),
 }
@@ -43,13 +46,17 @@ pub struct Route {
     pub doc: &'static str,
 }
 
-const fn own(
+const fn own(path: &'static str, handler: fn(&Gateway, &Call) -> Answered, doc: &'static str) -> Route {
+    Route { method: "GET", path, handler: Handler::Own(handler), doc }
+}
+
+const fn change(
     method: &'static str,
     path: &'static str,
-    handler: fn(&mut Gateway, &Call) -> Answered,
+    handler: fn(&Gateway, &Call) -> Result<Wanted, Refusal>,
     doc: &'static str,
 ) -> Route {
-    Route { method, path, handler: Handler::Own(handler), doc }
+    Route { method, path, handler: Handler::Change(handler), doc }
 }
 
 const fn reports(
@@ -70,21 +77,21 @@ const RULE_STATS: &str =
 
 /// The table.
 pub const ROUTES: &[Route] = &[
-    own("GET", "/netlox/v1", index, "this list"),
-    own("POST", "/netlox/v1/config/loadbalancer", lb::post, "create a rule or replace the one of its key"),
-    own("GET", "/netlox/v1/config/loadbalancer/all", lb::list, "all rules"),
-    own("DELETE", "/netlox/v1/config/loadbalancer/all", lb::delete_all, "delete all rules"),
-    own("GET", RULE, lb::get, "one rule; ?model_name= and ?path_prefix= tell it from others of the address"),
-    own("DELETE", RULE, lb::delete, "delete one rule"),
-    own("GET", HOST_RULE, lb::get, "one rule of a host"),
-    own("DELETE", HOST_RULE, lb::delete, "delete one rule of a host"),
-    own("GET", RULE_STATUS, lb::status, "health of one rule's endpoints"),
+    own("/netlox/v1", index, "this list"),
+    change("POST", "/netlox/v1/config/loadbalancer", lb::post, "create a rule or replace the one of its key"),
+    own("/netlox/v1/config/loadbalancer/all", lb::list, "all rules"),
+    change("DELETE", "/netlox/v1/config/loadbalancer/all", lb::delete_all, "delete all rules"),
+    own(RULE, lb::get, "one rule; ?model_name= and ?path_prefix= tell it from others of the address"),
+    change("DELETE", RULE, lb::delete, "delete one rule"),
+    own(HOST_RULE, lb::get, "one rule of a host"),
+    change("DELETE", HOST_RULE, lb::delete, "delete one rule of a host"),
+    own(RULE_STATUS, lb::status, "health of one rule's endpoints"),
     reports(RULE_STATS, lb::stats, "answers of one rule by endpoint and status class"),
-    own("GET", "/netlox/v1/config/loadbalancer/name/{name}", lb::get_by_name, "the rule of this name"),
-    own("DELETE", "/netlox/v1/config/loadbalancer/name/{name}", lb::delete_by_name, "delete it"),
-    own("GET", "/netlox/v1/config/loadbalancer/id/{id}", lb::get_by_id, "the rule of this id"),
-    own("DELETE", "/netlox/v1/config/loadbalancer/id/{id}", lb::delete_by_id, "delete it"),
-    own("POST", "/netlox/v1/rules", lb::apply, "create or replace a list of rules: all or none"),
+    own("/netlox/v1/config/loadbalancer/name/{name}", lb::get_by_name, "the rule of this name"),
+    change("DELETE", "/netlox/v1/config/loadbalancer/name/{name}", lb::delete_by_name, "delete it"),
+    own("/netlox/v1/config/loadbalancer/id/{id}", lb::get_by_id, "the rule of this id"),
+    change("DELETE", "/netlox/v1/config/loadbalancer/id/{id}", lb::delete_by_id, "delete it"),
+    change("POST", "/netlox/v1/rules", lb::apply, "create or replace a list of rules: all or none"),
     reports("/netlox/v1/status/ready", status::ready, "200 if requests are welcome, else 503 with reasons"),
     reports("/netlox/v1/metrics", status::metrics, "Prometheus text"),
     reports("/netlox/v1/shards", status::shards, "what each shard knows of itself"),
@@ -156,7 +163,7 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-fn index(_: &mut Gateway, _: &Call) -> Answered {
+fn index(_: &Gateway, _: &Call) -> Answered {
     let rows = ROUTES.iter().map(|r| serde_json::json!({"method": r.method, "path": r.path, "doc": r.doc}));
     Ok(Answer::json(200, &serde_json::json!({"routes": rows.collect::<Vec<_>>()})))
 }

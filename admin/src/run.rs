@@ -2,17 +2,16 @@
 //! return before the shards were told to end.
 
 use crate::boot::boot;
+use crate::disk::{Disk, RealDisk};
 use crate::down;
 use crate::gateway::{Gateway, Outside};
 use crate::health::run::follow;
 use crate::serve;
-use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,13 +77,14 @@ impl From<String> for AdminFault {
 /// in order and returns. Blocks the calling thread, which becomes the admin thread.
 pub fn run(options: &Options, outside: Outside, started: impl FnOnce(SocketAddr)) -> Result<(), AdminFault> {
     let (tell, stop) = channel(2);
-    run_until(options, outside, started, stop, Some(tell))
+    run_until(options, outside, Box::new(RealDisk), started, stop, Some(tell))
 }
 
-/// [`run`], told to stop by `stop`; with `signals`, by SIGTERM and SIGINT through it.
+/// [`run`] on `disk`, told to stop by `stop`; with `signals`, by SIGTERM and SIGINT through it.
 pub(crate) fn run_until(
     options: &Options,
     outside: Outside,
+    disk: Box<dyn Disk>,
     started: impl FnOnce(SocketAddr),
     stop: Receiver<()>,
     signals: Option<Sender<()>>,
@@ -98,20 +98,21 @@ pub(crate) fn run_until(
         if let Some(tell) = signals {
             listen_for_signals(&tell)?;
         }
-        serve_until(options, outside, started, stop).await
+        serve_until(options, outside, disk, started, stop).await
     })
 }
 
 async fn serve_until(
     options: &Options,
     outside: Outside,
+    disk: Box<dyn Disk>,
     started: impl FnOnce(SocketAddr),
     stop: Receiver<()>,
 ) -> Result<(), AdminFault> {
     // Listeners first: when another gateway has the port, its rules are not touched.
     let tcp = tcp_listener(options.admin).await?;
     let (unix, _socket) = unix_listener(&options.socket).await?;
-    let gateway = Rc::new(RefCell::new(boot(options, outside)?));
+    let gateway = boot(options, outside, disk).await?;
     gateway.borrow().boot.notes.iter().for_each(|note| (gateway.borrow().outside.say)(note));
     let address = tcp.local_addr().map_err(|e| format!("the admin address is not known: {e}"))?;
     tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));

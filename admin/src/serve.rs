@@ -3,6 +3,7 @@
 //! run on a shard's thread.
 
 use crate::answer::Answer;
+use crate::change::change;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 use crate::routes::{self, Call, Handler};
@@ -119,7 +120,8 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
     let query = routes::query(request.uri().query().unwrap_or(""));
     let call = Call { params, query, body: whole_body(request.into_body()).await? };
     match route.handler {
-        Handler::Own(handler) => handler(&mut gateway.borrow_mut(), &call),
+        Handler::Own(handler) => handler(&gateway.borrow(), &call),
+        Handler::Change(handler) => change(&gateway, |gateway| handler(gateway, &call)).await,
         Handler::Reports(handler) => {
             let reports = reports(&gateway).await;
             handler(&gateway.borrow(), &call, &reports)

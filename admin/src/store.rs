@@ -96,7 +96,7 @@ impl Store {
         let written =
             self.disk.write(&self.next(), &encode(snapshot)).and_then(|()| self.disk.sync_file(&self.next()));
         if written.is_err() {
-            self.abandon();
+            let _ = self.abandon();
         }
         written
     }
@@ -113,8 +113,8 @@ impl Store {
 
     /// Takes a prepared snapshot away. A leftover does no harm: it is never read, and the next one replaces
     /// it.
-    pub fn abandon(&self) {
-        let _ = self.disk.remove(&self.next());
+    pub fn abandon(&self) -> io::Result<()> {
+        self.disk.remove(&self.next())
     }
 
     /// Puts a damaged snapshot aside and says where.

@@ -164,10 +164,10 @@ pub struct ShardReport {
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
     pub first_byte_us_sum: u64,
-    /// Length of loop turns by the clock, from the first event to the last (CPU time, unless the thread was
-    /// taken off its core): counts by power of two of microseconds (index 0: under 1 µs).
+    /// CPU time of loop turns, from the first event to the last: counts by power of two of microseconds
+    /// (index 0: under 1 µs). Never too low; events under 50 µs count as long as they took by the wall clock.
     pub turn_us: [u64; 24],
-    /// The longest turn, microseconds.
+    /// The turn that used most, microseconds.
     pub turn_us_max: u64,
     /// What that turn spent most of its time on: the name of a stage.
     pub turn_max_stage: &'static str,

@@ -27,8 +27,6 @@ pub enum Fault {
     BodyTimeout,
     /// The body is over `max_body`.
     BodyTooLarge,
-    /// `Expect` asks for something else than 100-continue.
-    ExpectationFailed,
     /// No memory could be reserved for the body in time.
     MemoryPressure,
     /// All rules of this address are gone.
@@ -53,8 +51,6 @@ pub enum Fault {
     StreamDied,
     /// The answer took longer than `max_stream_duration_sec`.
     StreamTooLong,
-    /// The gateway is going down.
-    Draining,
 }
 
 /// What a client is told of a fault.
@@ -85,9 +81,6 @@ impl Fault {
             Fault::BodyTimeout => (408, "body_timeout", "the request body did not arrive in time", 0, Client),
             Fault::BodyTooLarge => {
                 (413, "body_too_large", "the request body is larger than this gateway accepts", 0, Client)
-            }
-            Fault::ExpectationFailed => {
-                (417, "expectation_failed", "only Expect: 100-continue is understood", 0, Client)
             }
             Fault::MemoryPressure => {
                 (503, "memory_pressure", "no memory was free for the request body in time", 1, Gateway)
@@ -123,7 +116,6 @@ impl Fault {
                 0,
                 Gateway,
             ),
-            Fault::Draining => (503, "gateway_draining", "the gateway is going down", 1, Gateway),
         };
         let kind = match (status, blame) {
             (429, _) => "rate_limit_error",
@@ -159,13 +151,12 @@ mod tests {
     use std::collections::HashMap;
 
     /// Every fault with the status and code that clients and scripts rely on.
-    const EXPECTED: [(Fault, u16, &str); 19] = [
+    const EXPECTED: [(Fault, u16, &str); 17] = [
         (Fault::Malformed(Malformed::HostTwice), 400, "bad_request"),
         (Fault::BadJson, 400, "invalid_json"),
         (Fault::HeadTimeout, 408, "head_timeout"),
         (Fault::BodyTimeout, 408, "body_timeout"),
         (Fault::BodyTooLarge, 413, "body_too_large"),
-        (Fault::ExpectationFailed, 417, "expectation_failed"),
         (Fault::MemoryPressure, 503, "memory_pressure"),
         (Fault::NoRules, 503, "no_rules"),
         (Fault::NoRoute, 503, "no_route"),
@@ -178,7 +169,6 @@ mod tests {
         (Fault::StreamTimeout, 504, "stream_timeout"),
         (Fault::StreamDied, 502, "stream_died"),
         (Fault::StreamTooLong, 504, "max_stream_duration_exceeded"),
-        (Fault::Draining, 503, "gateway_draining"),
     ];
 
     /// Breaks the build when a fault is added without a row above.
@@ -189,20 +179,18 @@ mod tests {
             Fault::HeadTimeout => 2,
             Fault::BodyTimeout => 3,
             Fault::BodyTooLarge => 4,
-            Fault::ExpectationFailed => 5,
-            Fault::MemoryPressure => 6,
-            Fault::NoRules => 7,
-            Fault::NoRoute => 8,
-            Fault::ModelUnavailable => 9,
-            Fault::NoHealthyBackend => 10,
-            Fault::BackendUnreachable => 11,
-            Fault::BackendDied => 12,
-            Fault::BadAnswer => 13,
-            Fault::FirstByteTimeout => 14,
-            Fault::StreamTimeout => 15,
-            Fault::StreamDied => 16,
-            Fault::StreamTooLong => 17,
-            Fault::Draining => 18,
+            Fault::MemoryPressure => 5,
+            Fault::NoRules => 6,
+            Fault::NoRoute => 7,
+            Fault::ModelUnavailable => 8,
+            Fault::NoHealthyBackend => 9,
+            Fault::BackendUnreachable => 10,
+            Fault::BackendDied => 11,
+            Fault::BadAnswer => 12,
+            Fault::FirstByteTimeout => 13,
+            Fault::StreamTimeout => 14,
+            Fault::StreamDied => 15,
+            Fault::StreamTooLong => 16,
         }
     }
 

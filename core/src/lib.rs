@@ -23,3 +23,6 @@ pub const SECOND: Nanos = 1_000_000_000;
 
 /// One millisecond in [`Nanos`].
 pub const MILLISECOND: Nanos = 1_000_000;
+
+/// One microsecond in [`Nanos`].
+pub const MICROSECOND: Nanos = 1_000;

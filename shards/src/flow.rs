@@ -5,6 +5,7 @@ use crate::budget::Budget;
 use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
 use crate::exchange::Exchange;
+use crate::meter::Meter;
 use crate::pool::Pools;
 use crate::random::Random;
 use crate::services::ShardRules;
@@ -39,6 +40,7 @@ pub struct Flow<R: Ring> {
     pub(crate) scratch: Vec<u8>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
+    meter: Meter,
     turn: Turn,
 }
 
@@ -60,25 +62,6 @@ pub(crate) struct Memory {
 struct Turn {
     events: Vec<Event>,
     due: Vec<(Sock, Nanos)>,
-}
-
-/// The event of a turn that took longest.
-struct Longest {
-    /// When the last event ended.
-    since: Nanos,
-    nanos: Nanos,
-    stage: &'static str,
-}
-
-impl Longest {
-    #[inline]
-    fn note(&mut self, stage: &'static str, now: Nanos) {
-        let nanos = now.saturating_sub(self.since);
-        if nanos > self.nanos {
-            (self.nanos, self.stage) = (nanos, stage);
-        }
-        self.since = now;
-    }
 }
 
 /// Exchanges kept for reuse.
@@ -113,6 +96,7 @@ impl<R: Ring> Flow<R> {
             scratch: Vec::new(),
             phase: DrainPhase::Serving,
             now,
+            meter: Meter::default(),
             turn: Turn::default(),
         }
     }
@@ -149,17 +133,18 @@ impl<R: Ring> Flow<R> {
         let mut events = std::mem::take(&mut self.turn.events);
         self.ring.wait(timeout, &mut events)?;
         self.now = self.ring.now();
-        let mut longest = Longest { since: self.now, nanos: 0, stage: "" };
+        self.meter.begin(self.now, || self.ring.cpu_time());
         for event in events.drain(..) {
             let stage = self.stage_of(&event);
             self.react(event);
-            longest.note(stage, self.ring.now());
+            self.meter.note(stage, self.ring.now(), || self.ring.cpu_time());
         }
         self.turn.events = events;
         self.expire();
         self.serve_memory_waiters();
-        longest.note("timers", self.ring.now());
-        self.tally.turn(longest.since.saturating_sub(self.now), longest.stage);
+        self.meter.note("timers", self.ring.now(), || self.ring.cpu_time());
+        let (used, stage) = self.meter.end();
+        self.tally.turn(used, stage);
         Ok(())
     }
 

@@ -26,6 +26,7 @@ pub mod fleet;
 mod flow;
 mod forward;
 mod intake;
+mod meter;
 mod outbox;
 mod pool;
 mod random;

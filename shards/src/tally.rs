@@ -79,7 +79,7 @@ impl Tally {
         self.counts[what as usize]
     }
 
-    /// Takes the length of a loop turn, and the stage that its longest event belonged to.
+    /// Takes the CPU time of a loop turn, and the stage of the event that used most of it.
     #[inline]
     pub fn turn(&mut self, nanos: Nanos, stage: &'static str) {
         let us = nanos / 1000;

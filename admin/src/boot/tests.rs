@@ -1,7 +1,8 @@
 //! Starts from files as they are found on a disk.
 
 use super::*;
-use crate::fake::{FakePlane, body, options, outside};
+use crate::disk::RealDisk;
+use crate::fake::{FakePlane, block_on, body, options, outside, post};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -17,9 +18,13 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn start(&self) -> Result<(Arc<FakePlane>, Gateway), String> {
+    fn start(&self) -> Result<(Arc<FakePlane>, Shared), String> {
         let plane = FakePlane::new();
-        boot(&self.options, outside(&plane)).map(|gateway| (plane, gateway))
+        self.start_on(&plane).map(|gateway| (plane, gateway))
+    }
+
+    fn start_on(&self, plane: &Arc<FakePlane>) -> Result<Shared, String> {
+        block_on(boot(&self.options, outside(plane), Box::new(RealDisk)))
     }
 
     fn rules_file(&mut self, name: &str, text: &str) {
@@ -81,24 +86,28 @@ fn a_damaged_state_file_is_put_aside_only_for_something_better() {
     place.options.rules_file = file;
     let (plane, gateway) = place.start().unwrap();
     assert_eq!(plane.names(), ["a"]);
-    assert!(gateway.boot.notes[0].contains("started from the rules file alone"));
-    let aside = gateway.boot.quarantine_path.clone().unwrap();
+    assert!(gateway.borrow().boot.notes[0].contains("started from the rules file alone"));
+    let aside = gateway.borrow().boot.quarantine_path.clone().unwrap();
     assert_eq!(std::fs::read(aside).unwrap(), b"{");
     drop(gateway);
-    assert_eq!(place.start().unwrap().1.boot.quarantine_path, None, "a whole state file was written");
+    assert_eq!(
+        place.start().unwrap().1.borrow().boot.quarantine_path,
+        None,
+        "a whole state file was written"
+    );
 }
 
 #[test]
 fn the_previous_copy_stands_in_for_a_damaged_state_file() {
     let place = place();
-    let (_, mut gateway) = place.start().unwrap();
-    gateway.post(&body("a", 9001)).unwrap();
-    gateway.post(&body("b", 9002)).unwrap();
+    let (_, gateway) = place.start().unwrap();
+    post(&gateway, &body("a", 9001)).unwrap();
+    post(&gateway, &body("b", 9002)).unwrap();
     drop(gateway);
     std::fs::write(place.state(), "not JSON").unwrap();
     let (plane, gateway) = place.start().unwrap();
     assert_eq!(plane.names(), ["a"]);
-    assert!(gateway.boot.notes[0].contains("started from its previous copy"));
+    assert!(gateway.borrow().boot.notes[0].contains("started from its previous copy"));
 }
 
 #[test]
@@ -118,6 +127,6 @@ fn a_busy_port_at_start_is_the_shards_own_sentence() {
     place.rules_file("rules.json", &json!([body("a", 9001)]).to_string());
     let plane = FakePlane::new();
     *plane.busy.lock().unwrap() = Some(([127, 0, 0, 1], 9001).into());
-    let sentence = boot(&place.options, outside(&plane)).err().unwrap();
+    let sentence = place.start_on(&plane).err().unwrap();
     assert_eq!(sentence, "127.0.0.1:9001 is in use; choose another port");
 }

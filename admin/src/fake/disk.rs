@@ -1,11 +1,11 @@
-//! A disk in memory that can stop, fail once, and forget what was not synced.
+//! Disks for tests: one in memory that can stop, fail once, and forget what was not synced; a real one that
+//! hangs.
 
-use crate::disk::Disk;
-use std::cell::RefCell;
+use crate::disk::{Disk, RealDisk};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Content now and content that is durable.
 #[derive(Clone, Default)]
@@ -25,24 +25,24 @@ struct State {
 
 /// The disk; clones share it.
 #[derive(Clone, Default)]
-pub struct MemoryDisk(Rc<RefCell<State>>);
+pub struct MemoryDisk(Arc<Mutex<State>>);
 
 impl MemoryDisk {
     /// Every operation after `steps` changing ones fails, as for a process that is gone.
     pub fn stop_after(&self, steps: u32) {
-        self.0.borrow_mut().steps_left = Some(steps);
+        self.0.lock().unwrap().steps_left = Some(steps);
     }
 
     /// The changing operation after `steps` more fails for want of space; later ones work again.
     pub fn fail_once_at(&self, steps: u32) {
-        self.0.borrow_mut().fail_in = Some(steps);
+        self.0.lock().unwrap().fail_in = Some(steps);
     }
 
     /// Works again, with what survived: `everything` (a killed process), `what was synced` (a power loss
     /// that kept no more than it had to) or `names that were not synced` (one that kept renames but not
     /// contents).
     pub fn restart(&self, survives: &str) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         state.steps_left = None;
         if survives != "everything" {
             for file in &mut state.files {
@@ -57,11 +57,11 @@ impl MemoryDisk {
 
     /// Names of its files.
     pub fn names(&self) -> Vec<String> {
-        self.0.borrow().names.keys().cloned().collect()
+        self.0.lock().unwrap().names.keys().cloned().collect()
     }
 
-    fn step(&self) -> io::Result<std::cell::RefMut<'_, State>> {
-        let mut state = self.0.borrow_mut();
+    fn step(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.0.lock().unwrap();
         match state.fail_in.as_mut() {
             Some(0) => {
                 state.fail_in = None;
@@ -89,7 +89,7 @@ fn missing() -> io::Error {
 
 impl Disk for MemoryDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.0.borrow();
+        let state = self.0.lock().unwrap();
         let at = *state.names.get(&name(path)).ok_or_else(missing)?;
         Ok(state.files[at].content.clone())
     }
@@ -128,5 +128,63 @@ impl Disk for MemoryDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.step()?;
         state.names.remove(&name(path)).map(|_| ()).ok_or_else(missing)
+    }
+}
+
+/// A real disk whose fsync can be made to hang; clones share it.
+#[derive(Clone, Default)]
+pub struct HangingDisk(Arc<(Mutex<Hang>, Condvar)>);
+
+#[derive(Default)]
+struct Hang {
+    hangs: bool,
+    waiting: usize,
+}
+
+impl HangingDisk {
+    /// From now on fsync hangs, or goes on.
+    pub fn hang(&self, hangs: bool) {
+        self.0.0.lock().unwrap().hangs = hangs;
+        self.0.1.notify_all();
+    }
+
+    /// How many fsyncs hang.
+    pub fn waiting(&self) -> usize {
+        self.0.0.lock().unwrap().waiting
+    }
+
+    fn pass(&self) {
+        let mut hang = self.0.0.lock().unwrap();
+        hang.waiting += 1;
+        hang = self.0.1.wait_while(hang, |hang| hang.hangs).unwrap();
+        hang.waiting -= 1;
+    }
+}
+
+impl Disk for HangingDisk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        RealDisk.read(path)
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        RealDisk.write(path, content)
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        self.pass();
+        RealDisk.sync_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.pass();
+        RealDisk.sync_folder(path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
     }
 }

@@ -1,7 +1,8 @@
 //! Handlers of rules: `/config/loadbalancer` and its kin.
 
 use crate::answer::Answer;
-use crate::gateway::Gateway;
+use crate::change::Wanted;
+use crate::gateway::{Gateway, upserted};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
 use crate::routes::{Answered, Call};
@@ -12,71 +13,73 @@ use warmpath_core::control::ShardReport;
 use warmpath_core::rule::body::readback;
 use warmpath_core::table::{Service, Table};
 
+/// A change that a request asks for.
+type Asked = Result<Wanted, Refusal>;
+
 /// Creates a rule, or replaces the one of the same key.
-pub fn post(gateway: &mut Gateway, call: &Call) -> Answered {
-    gateway.post(&json_body(call)?)?;
-    Ok(Answer::success())
+pub fn post(gateway: &Gateway, call: &Call) -> Asked {
+    Ok(Wanted::rules(gateway.with(&json_body(call)?)?))
 }
 
-/// Creates or replaces a list of rules, all or none.
-pub fn apply(gateway: &mut Gateway, call: &Call) -> Answered {
+/// Creates or replaces a list of rules as one change: all or none. Those in force already are no fault.
+pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
     let Value::Array(bodies) = json_body(call)? else {
         return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
     };
-    let changed = gateway.apply(&bodies)?;
-    Ok(Answer::json(200, &json!({"result": "Success", "changed": changed})))
+    let (rules, changed) = upserted(&gateway.rules, &bodies, gateway.outside.random)?;
+    let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
+    Ok(Wanted { rules: (changed > 0).then_some(rules), answer })
 }
 
 /// All rules.
-pub fn list(gateway: &mut Gateway, _: &Call) -> Answered {
+pub fn list(gateway: &Gateway, _: &Call) -> Answered {
     let shown: Vec<_> = gateway.rules.entries().iter().map(|e| shown(gateway, e)).collect();
     Ok(Answer::json(200, &json!({"lbAttr": shown})))
 }
 
 /// The rule at an address.
-pub fn get(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn get(gateway: &Gateway, call: &Call) -> Answered {
     let index = selected(&gateway.rules, call)?;
     one(gateway, index)
 }
 
 /// The rule of a name.
-pub fn get_by_name(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn get_by_name(gateway: &Gateway, call: &Call) -> Answered {
     let index = gateway.rules.by_name(call.param("name"))?;
     one(gateway, index)
 }
 
 /// The rule of an id.
-pub fn get_by_id(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn get_by_id(gateway: &Gateway, call: &Call) -> Answered {
     let index = gateway.rules.by_id(call.param("id"))?;
     one(gateway, index)
 }
 
 /// Deletes the rule at an address.
-pub fn delete(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn delete(gateway: &Gateway, call: &Call) -> Asked {
     let index = selected(&gateway.rules, call)?;
-    without(gateway, index)
+    Ok(without(gateway, index))
 }
 
 /// Deletes the rule of a name.
-pub fn delete_by_name(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn delete_by_name(gateway: &Gateway, call: &Call) -> Asked {
     let index = gateway.rules.by_name(call.param("name"))?;
-    without(gateway, index)
+    Ok(without(gateway, index))
 }
 
 /// Deletes the rule of an id.
-pub fn delete_by_id(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn delete_by_id(gateway: &Gateway, call: &Call) -> Asked {
     let index = gateway.rules.by_id(call.param("id"))?;
-    without(gateway, index)
+    Ok(without(gateway, index))
 }
 
 /// Deletes all rules.
-pub fn delete_all(gateway: &mut Gateway, _: &Call) -> Answered {
-    gateway.change(RuleSet::default())?;
-    Ok(Answer::success())
+pub fn delete_all(_: &Gateway, _: &Call) -> Asked {
+    Ok(Wanted::rules(RuleSet::default()))
 }
 
 /// Health of a rule's endpoints.
-pub fn status(gateway: &mut Gateway, call: &Call) -> Answered {
+pub fn status(gateway: &Gateway, call: &Call) -> Answered {
     let entry = &gateway.rules.entries()[selected(&gateway.rules, call)?];
     let service = service_of(&gateway.table, entry);
     let now = (gateway.outside.now)();
@@ -154,11 +157,10 @@ fn one(gateway: &Gateway, index: usize) -> Answered {
     Ok(Answer::json(200, &shown(gateway, &gateway.rules.entries()[index])))
 }
 
-fn without(gateway: &mut Gateway, index: usize) -> Answered {
+fn without(gateway: &Gateway, index: usize) -> Wanted {
     let mut rules = gateway.rules.clone();
     rules.remove(index);
-    gateway.change(rules)?;
-    Ok(Answer::success())
+    Wanted::rules(rules)
 }
 
 /// The rule's readback, with the live `state` of each endpoint.

@@ -1,8 +1,10 @@
 //! The admin thread over real sockets, with shards that only remember.
 
 use super::*;
-use crate::fake::{FakePlane, Running, body, exchange, options, outside, request};
+use crate::fake::disk::HangingDisk;
+use crate::fake::{FakePlane, PATIENCE, Running, body, exchange, options, outside, request};
 use serde_json::json;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use warmpath_core::control::{DrainPhase, ShardReport};
@@ -252,7 +254,9 @@ fn an_admin_address_that_others_reach_is_refused() {
 fn start_fault(options: &Options) -> String {
     let (_tell, stop) = channel(1);
     let plane = FakePlane::new();
-    run_until(options, outside(&plane), |_| panic!("it started"), stop, None).unwrap_err().0
+    run_until(options, outside(&plane), Box::new(RealDisk), |_| panic!("it started"), stop, None)
+        .unwrap_err()
+        .0
 }
 
 #[test]
@@ -261,11 +265,7 @@ fn an_endpoint_that_stops_listening_is_taken_out_and_brought_back() {
     let address = endpoint.local_addr().unwrap();
     let plane = FakePlane::new();
     let gateway = Running::start(&plane);
-    let mut rule = body("a", 9001);
-    rule["endpoints"][0]["targetPort"] = json!(address.port());
-    let members = json!({"monitor": true, "probetype": "tcp", "probeTimeout": 1, "probeRetries": 1});
-    rule["serviceArguments"].as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-    assert_eq!(gateway.tcp("POST", LB, &rule.to_string()).0, 200);
+    assert_eq!(gateway.tcp("POST", LB, &probed("a", address)).0, 200);
     let state = plane_service(&plane.tables.lock().unwrap()).endpoints[0].clone();
     drop(endpoint);
     wait_until(|| state.probed_down());
@@ -279,8 +279,19 @@ fn an_endpoint_that_stops_listening_is_taken_out_and_brought_back() {
     wait_until(|| !state.probed_down());
 }
 
+/// A rule body whose one endpoint is probed each second.
+fn probed(name: &str, endpoint: SocketAddr) -> String {
+    let mut rule = body(name, 9001);
+    rule["endpoints"][0]["targetPort"] = json!(endpoint.port());
+    let members = json!({"monitor": true, "probetype": "tcp", "probeTimeout": 1, "probeRetries": 1});
+    rule["serviceArguments"].as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    rule.to_string()
+}
+
 fn wait_until(done: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
     while !done() {
+        assert!(begun.elapsed() < PATIENCE, "what was waited for did not come");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -292,4 +303,93 @@ fn metrics_are_served_as_prometheus_text() {
     let answer = exchange(TcpStream::connect(gateway.address).unwrap(), &ask);
     assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
     assert!(answer.contains("\nloxilb_proxy_active_connections 0\n"), "{answer}");
+}
+
+/// A gateway on a disk that can hang. Dropped, the disk goes on, so that a failed test ends.
+struct OnHangingDisk {
+    plane: Arc<FakePlane>,
+    disk: HangingDisk,
+    gateway: Running,
+    _folder: tempfile::TempDir,
+}
+
+impl OnHangingDisk {
+    fn start() -> OnHangingDisk {
+        let (plane, disk, folder) = (FakePlane::new(), HangingDisk::default(), tempfile::tempdir().unwrap());
+        let gateway = Running::on(Box::new(disk.clone()), options(folder.path()), &plane);
+        OnHangingDisk { plane, disk, gateway, _folder: folder }
+    }
+
+    /// Begins to post a rule.
+    fn send(&self, name: &str, port: u16) -> TcpStream {
+        let mut stream = TcpStream::connect(self.gateway.address).unwrap();
+        let request = request("POST", LB, "127.0.0.1", &body(name, port).to_string());
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+}
+
+impl Drop for OnHangingDisk {
+    fn drop(&mut self) {
+        self.disk.hang(false);
+    }
+}
+
+fn status(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer[9..12].into()
+}
+
+#[test]
+fn a_disk_that_hangs_delays_changes_and_nothing_else() {
+    let endpoint = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let on = OnHangingDisk::start();
+    let rule = probed("probed", endpoint.local_addr().unwrap());
+    assert_eq!(on.gateway.tcp("POST", LB, &rule).0, 200);
+    let state = plane_service(&on.plane.tables.lock().unwrap()).endpoints[0].clone();
+    on.disk.hang(true);
+    let first = on.send("a", 9002);
+    wait_until(|| on.disk.waiting() == 1);
+    let second = on.send("b", 9003);
+    assert_eq!(on.gateway.tcp("GET", "/netlox/v1/status/ready", "").0, 200);
+    drop(endpoint);
+    wait_until(|| state.probed_down());
+    assert_eq!(on.disk.waiting(), 1, "the second change waits for the first");
+    assert_eq!(on.plane.names(), ["probed"]);
+    on.disk.hang(false);
+    assert_eq!([status(first), status(second)], ["200", "200"]);
+    assert_eq!(on.plane.names(), ["probed", "a", "b"]);
+    let tables = on.plane.tables.lock().unwrap();
+    assert_eq!(tables.iter().map(|t| t.generation).collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_change_is_made_to_its_end_though_its_client_hung_up() {
+    let on = OnHangingDisk::start();
+    on.disk.hang(true);
+    let client = on.send("a", 9001);
+    wait_until(|| on.disk.waiting() == 1);
+    drop(client);
+    assert_eq!(on.gateway.tcp("GET", "/netlox/v1/status/ready", "").0, 200);
+    on.disk.hang(false);
+    wait_until(|| on.gateway.tcp("GET", &at(9001), "").0 == 200);
+    assert_eq!(on.plane.names(), ["a"]);
+    assert_eq!(status(on.send("b", 9002)), "200");
+}
+
+#[test]
+fn a_change_that_the_end_overtakes_is_refused_and_opens_nothing() {
+    let on = OnHangingDisk::start();
+    on.plane.reports.lock().unwrap()[0].active = 1;
+    on.disk.hang(true);
+    let change = on.send("a", 9001);
+    wait_until(|| on.disk.waiting() == 1);
+    on.gateway.signal();
+    wait_until(|| on.plane.phases.lock().unwrap().contains(&DrainPhase::Closing));
+    on.disk.hang(false);
+    assert_eq!(status(change), "503");
+    assert!(on.plane.names().is_empty());
+    assert!(!on.gateway.options.state_dir.join("snapshot.json.next").exists());
+    on.plane.reports.lock().unwrap()[0].active = 0;
 }

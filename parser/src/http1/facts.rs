@@ -61,10 +61,10 @@ fn listable(option: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Lengths of `content-length` and `transfer-encoding`.
+/// Whether a name is as long as `content-length` or `transfer-encoding` and begins with the same letter.
 #[inline(always)]
-fn is_framing_length(bytes: usize) -> bool {
-    matches!(bytes, 14 | 17)
+fn may_imitate(name: &[u8]) -> bool {
+    matches!((name.len(), name.first()), (14, Some(b'C' | b'c')) | (17, Some(b'T' | b't')))
 }
 
 /// Gateways of the CGI kind hand `_` and `-`, some of them any mark, on as the same byte, so a framing field
@@ -101,7 +101,7 @@ impl Facts {
         buf: &[u8],
     ) -> Result<(), Malformed> {
         match field {
-            Field::Other if is_framing_length(name.len()) => undisguised(name.of(buf)),
+            Field::Other if may_imitate(name.of(buf)) => undisguised(name.of(buf)),
             Field::ContentLength
             | Field::TransferEncoding
             | Field::Connection

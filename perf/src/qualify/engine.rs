@@ -90,14 +90,14 @@ pub fn invalid(what: &str) -> io::Error {
 }
 
 /// A connection read message by message; either end uses it.
-pub struct Connection {
-    stream: TcpStream,
+pub struct Connection<S = TcpStream> {
+    stream: S,
     held: Vec<u8>,
 }
 
-impl Connection {
+impl<S: Read + Write> Connection<S> {
     /// A connection of which nothing was read.
-    pub fn new(stream: TcpStream) -> Connection {
+    pub fn new(stream: S) -> Connection<S> {
         Connection { stream, held: Vec::new() }
     }
 
@@ -154,10 +154,60 @@ impl Connection {
         }
     }
 
+    /// Reads on; how much, 0 at the end.
     fn more(&mut self) -> io::Result<usize> {
         let mut part = [0; 64 * 1024];
-        let got = self.stream.read(&mut part)?;
+        let got = loop {
+            match self.stream.read(&mut part) {
+                // A read with a timeout is not taken up again by the kernel (signal(7)): a process that was
+                // stopped and continued sees this.
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.held.extend_from_slice(&part[..got]);
         Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Interrupts each read once; then a few bytes come.
+    struct Interrupting {
+        incoming: &'static [u8],
+        interrupted: bool,
+    }
+
+    impl Read for Interrupting {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.interrupted = !self.interrupted;
+            if self.interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let few = into.len().min(7);
+            self.incoming.read(&mut into[..few])
+        }
+    }
+
+    impl Write for Interrupting {
+        fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+            Ok(from.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_interrupted_read_is_taken_up_again() {
+        let incoming = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world";
+        let mut connection = Connection::new(Interrupting { incoming, interrupted: false });
+        let head = connection.head().unwrap().unwrap();
+        assert_eq!(head, "http/1.1 200 ok\r\ncontent-length: 11");
+        assert_eq!(connection.body(&head).unwrap(), b"hello world");
+        assert_eq!(connection.head().unwrap(), None);
     }
 }

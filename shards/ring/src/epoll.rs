@@ -430,6 +430,10 @@ impl Ring for Epoll {
         clock::now()
     }
 
+    fn cpu_time(&self) -> u64 {
+        clock::cpu_time()
+    }
+
     fn waker(&self) -> Arc<dyn Wake> {
         self.bell.clone()
     }

@@ -102,6 +102,10 @@ pub trait Ring {
     /// Nanoseconds of a monotonic clock whose zero is arbitrary but one for the whole process.
     fn now(&self) -> u64;
 
+    /// Nanoseconds of CPU time that the calling thread has used, in user space and in the kernel. A system
+    /// call: for rare questions. In virtual time nothing uses any.
+    fn cpu_time(&self) -> u64;
+
     /// A handle by which other threads make [`Ring::wait`] return with [`Event::Woken`].
     fn waker(&self) -> Arc<dyn Wake>;
 

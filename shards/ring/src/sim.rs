@@ -527,6 +527,10 @@ impl Ring for Sim {
         self.net.now
     }
 
+    fn cpu_time(&self) -> u64 {
+        0
+    }
+
     fn waker(&self) -> Arc<dyn Wake> {
         Arc::new(Asleep)
     }

@@ -2,23 +2,31 @@
 
 use super::*;
 use crate::fake::disk::MemoryDisk;
-use crate::fake::{FakePlane, body, outside};
+use crate::fake::{FakePlane, body, outside, post};
 use crate::store::Found;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 struct Bench {
     plane: Arc<FakePlane>,
     disk: MemoryDisk,
-    gateway: Gateway,
+    gateway: Shared,
 }
 
 fn bench() -> Bench {
     let (plane, disk) = (FakePlane::new(), MemoryDisk::default());
-    let mut gateway = Gateway::new(outside(&plane), Store::on(Box::new(disk.clone())), 0);
-    gateway.post(&body("a", 9001)).unwrap();
+    let gateway = Gateway::new(outside(&plane), Store::on(Box::new(disk.clone())), 0);
+    let gateway = Rc::new(RefCell::new(gateway));
+    post(&gateway, &body("a", 9001)).unwrap();
     Bench { plane, disk, gateway }
 }
 
 impl Bench {
+    fn post(&self, body: &Value) -> Result<(), Refusal> {
+        post(&self.gateway, body)
+    }
+
     /// Names of the rules that a restart would find.
     fn stored(&self) -> Vec<String> {
         let (Found::Current(snapshot) | Found::Interrupted(snapshot)) =
@@ -31,16 +39,16 @@ impl Bench {
     }
 
     fn wanted(&self) -> Vec<String> {
-        self.gateway.rules.rules().into_iter().map(|r| r.name).collect()
+        self.gateway.borrow().rules.rules().into_iter().map(|r| r.name).collect()
     }
 }
 
 #[test]
 fn a_change_that_can_not_be_kept_is_507_and_changes_nothing() {
     for step in 0..5 {
-        let mut bench = bench();
+        let bench = bench();
         bench.disk.fail_once_at(step);
-        let refusal = bench.gateway.post(&body("b", 9002)).unwrap_err();
+        let refusal = bench.post(&body("b", 9002)).unwrap_err();
         assert_eq!((refusal.status(), refusal.code()), (507, "disk_full"), "step {step}");
         assert_eq!(
             (bench.plane.names(), bench.stored()),
@@ -48,18 +56,18 @@ fn a_change_that_can_not_be_kept_is_507_and_changes_nothing() {
             "step {step}"
         );
         assert_eq!(bench.wanted(), ["a"]);
-        assert!(bench.gateway.persist_fault.is_some());
-        bench.gateway.post(&body("b", 9002)).unwrap();
+        assert!(bench.gateway.borrow().persist_fault.is_some());
+        bench.post(&body("b", 9002)).unwrap();
         assert_eq!((bench.plane.names(), bench.stored()), (bench.wanted(), bench.wanted()));
-        assert_eq!(bench.gateway.persist_fault, None);
+        assert_eq!(bench.gateway.borrow().persist_fault, None);
     }
 }
 
 #[test]
 fn a_busy_port_is_409_and_changes_nothing() {
-    let mut bench = bench();
+    let bench = bench();
     *bench.plane.busy.lock().unwrap() = Some(([127, 0, 0, 1], 9002).into());
-    let refusal = bench.gateway.post(&body("b", 9002)).unwrap_err();
+    let refusal = bench.post(&body("b", 9002)).unwrap_err();
     assert_eq!((refusal.status(), refusal.code()), (409, "address_unavailable"));
     assert_eq!((bench.plane.names(), bench.stored()), (vec!["a".into()], vec!["a".into()]));
     assert_eq!(bench.disk.names(), ["snapshot.json"]);
@@ -68,9 +76,9 @@ fn a_busy_port_is_409_and_changes_nothing() {
 #[test]
 fn a_kill_at_any_step_keeps_what_was_acknowledged() {
     for steps in 0..6 {
-        let mut bench = bench();
+        let bench = bench();
         bench.disk.stop_after(steps);
-        let acknowledged = bench.gateway.post(&body("b", 9002)).is_ok();
+        let acknowledged = bench.post(&body("b", 9002)).is_ok();
         bench.disk.restart("everything");
         let stored = bench.stored();
         assert!(stored == ["a", "b"] || (!acknowledged && stored == ["a"]), "{steps}: {stored:?}");
@@ -79,37 +87,38 @@ fn a_kill_at_any_step_keeps_what_was_acknowledged() {
 
 #[test]
 fn ids_are_made_kept_and_not_shared() {
-    let mut bench = bench();
-    let id = bench.gateway.rules.entries()[0].rule.id.clone();
+    let bench = bench();
+    let id = bench.gateway.borrow().rules.entries()[0].rule.id.clone();
     assert_eq!((id.len(), &id[14..15]), (36, "4"));
     assert!("89ab".contains(&id[19..20]), "{id}");
     let mut other = body("b", 9002);
     other["serviceArguments"]["id"] = id.as_str().into();
-    assert_eq!(bench.gateway.post(&other).unwrap_err().code(), "id_taken");
-    bench.gateway.post(&body("renamed", 9001)).unwrap();
-    assert_eq!(bench.gateway.rules.by_id(&id).unwrap(), 0);
-    assert_eq!(bench.gateway.rules.by_name("renamed").unwrap(), 0);
+    assert_eq!(bench.post(&other).unwrap_err().code(), "id_taken");
+    bench.post(&body("renamed", 9001)).unwrap();
+    assert_eq!(bench.gateway.borrow().rules.by_id(&id).unwrap(), 0);
+    assert_eq!(bench.gateway.borrow().rules.by_name("renamed").unwrap(), 0);
 }
 
 #[test]
 fn what_get_shows_may_be_posted_again_and_is_no_change() {
-    let mut bench = bench();
-    let entry = bench.gateway.rules.entries()[0].clone();
+    let bench = bench();
+    let entry = bench.gateway.borrow().rules.entries()[0].clone();
     let shown = warmpath_core::rule::body::readback(&entry.rule, &entry.body);
-    assert!(matches!(bench.gateway.post(&shown), Err(Refusal::Exists)));
+    assert!(matches!(bench.post(&shown), Err(Refusal::Exists)));
 }
 
 #[test]
 fn endpoints_that_stay_keep_their_order_and_new_ones_follow() {
-    let mut bench = bench();
+    let bench = bench();
     let at = |ports: &[u16]| {
         let mut rule = body("a", 9001);
         let endpoint = |p: &u16| serde_json::json!({"endpointIP": "127.0.0.1", "targetPort": p, "weight": 1});
         rule["endpoints"] = ports.iter().map(endpoint).collect();
         rule
     };
-    bench.gateway.post(&at(&[3, 1])).unwrap();
-    bench.gateway.post(&at(&[1, 2, 3])).unwrap();
-    let ports: Vec<_> = bench.gateway.rules.rules()[0].endpoints.iter().map(|e| e.address.port()).collect();
+    bench.post(&at(&[3, 1])).unwrap();
+    bench.post(&at(&[1, 2, 3])).unwrap();
+    let ports: Vec<_> =
+        bench.gateway.borrow().rules.rules()[0].endpoints.iter().map(|e| e.address.port()).collect();
     assert_eq!(ports, [3, 1, 2]);
 }
