@@ -137,8 +137,9 @@ impl ContractFault {
     pub fn cure(&self) -> String {
         match self {
             ContractFault::AlgorithmUnknown { .. } => "choose another hash, or say another version".into(),
-            ContractFault::SeedUnset => "start the gateway with LLB_KV_NONE_HASH_SEED, name blocks by \
-                 kvHashAlgo tokens, or say a vLLM from 0.29 that runs unseeded with a sha256 hash"
+            ContractFault::SeedUnset => "start the gateway with LLB_KV_NONE_HASH_SEED, or name blocks by \
+                 kvHashAlgo tokens, or give the kvEngineVersion of a vLLM from 0.29 that runs unseeded with a \
+                 sha256 hash"
                 .into(),
             ContractFault::SeedTooLong { .. } => "shorten it, or set LLB_KV_LONG_SEED=1".into(),
             ContractFault::BlockSize { least, most, .. } if least == most => {

@@ -57,11 +57,13 @@ fn block_size(service: &Given, engine: Engine) -> BlockSize {
     given.unwrap_or(engine.rule_block_size())
 }
 
-/// An offset that would lead beyond the last port says nothing.
+/// An offset that would lead beyond the last port, or to where another rank publishes, says nothing.
 fn ports(service: &Given, ranks: u8, replay_offset: u16) -> KvPorts {
     let publish = publish_port(service);
-    let room = u16::MAX - u16::from(ranks.saturating_sub(1));
-    let guessed = publish.checked_add(replay_offset).filter(|port| replay_offset > 0 && *port <= room);
+    let ranks = u16::from(ranks.max(1));
+    let guessed = publish
+        .checked_add(replay_offset)
+        .filter(|first| replay_offset >= ranks && first.checked_add(ranks - 1).is_some());
     let replay = match service.int("kvReplayPort") {
         0 => guessed.unwrap_or(0),
         port => port as u16,

@@ -218,17 +218,19 @@ fn names_are_unique_within_their_object() {
     }
 }
 
+/// First and last value of a schema.
+fn edges(kind: Kind) -> Vec<Value> {
+    let values = inside(kind);
+    let ends = [values.first().cloned(), values.last().cloned()];
+    ends.into_iter().flatten().collect()
+}
+
 /// Any two members together, with values at the edges of their schemas: a body is refused by the name of a
 /// member, or accepted, and then its readback is the same rule.
 #[test]
 fn any_pair_of_members_is_refused_by_name_or_reads_back_the_same() {
-    let edge = |kind| {
-        let values = inside(kind);
-        let ends = [values.first().cloned(), values.last().cloned()];
-        ends.into_iter().flatten().collect::<Vec<Value>>()
-    };
     let single: Vec<(&str, Value)> =
-        table::SERVICE.iter().flat_map(|m| edge(m.kind).into_iter().map(|v| (m.name, v))).collect();
+        table::SERVICE.iter().flat_map(|m| edges(m.kind).into_iter().map(|v| (m.name, v))).collect();
     let (mut accepted, mut refused) = (0, 0);
     for (i, (first, value)) in single.iter().enumerate() {
         for (second, other) in &single[i + 1..] {
@@ -248,4 +250,37 @@ fn any_pair_of_members_is_refused_by_name_or_reads_back_the_same() {
         }
     }
     assert!(accepted > 1000 && refused > 1000, "{accepted} accepted, {refused} refused");
+}
+
+/// The same for exact rules of each engine, with any two members of exact routing.
+#[test]
+fn any_pair_of_exact_members_is_refused_by_name_or_reads_back_the_same() {
+    let exact = table::SERVICE.iter().filter(|m| m.name.starts_with("kv") && m.name != "kvEngineType");
+    let values = |kind| if matches!(kind, Kind::Word(_)) { inside(kind) } else { edges(kind) };
+    let single: Vec<(&str, Value)> =
+        exact.flat_map(|m| values(m.kind).into_iter().map(|v| (m.name, v))).collect();
+    let (mut accepted, mut refused) = (0, 0);
+    for engine in ["vllm", "sglang", "trtllm", "llamacpp"] {
+        for (i, (first, value)) in single.iter().enumerate() {
+            for (second, other) in &single[i..] {
+                let (mut body, _) = body_with("serviceArguments", "kvExactMode", json!(3));
+                body["serviceArguments"]["kvEngineType"] = json!(engine);
+                body["serviceArguments"][*first] = value.clone();
+                body["serviceArguments"][*second] = other.clone();
+                match take(&body) {
+                    Ok(rule) => {
+                        accepted += 1;
+                        assert_eq!(rule.engine.name(), engine);
+                        assert_eq!(rule.exact.is_some(), body["serviceArguments"]["kvExactMode"] == 3);
+                        assert_eq!(take(&readback(&rule, &body)), Ok(rule), "{body}");
+                    }
+                    Err(fault) => {
+                        refused += 1;
+                        assert!(fault.member.starts_with("serviceArguments."), "{fault}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
 }
