@@ -20,10 +20,11 @@ pub(super) fn exact(service: &Given, environment: &Environment) -> Result<Option
     let terms = environment.terms(version, algo, block_size(service, engine));
     let contract = engine.contract(&terms).map_err(|fault| refused(service, fault))?;
     let ranks = service.int("kvDpRankCount") as u8;
+    let replay_offset = if engine.has_event_port() { environment.replay_offset } else { 0 };
     Ok(Some(KvExact {
         contract,
         version,
-        ports: ports(service, ranks, environment.replay_offset),
+        ports: ports(service, ranks, replay_offset),
         ranks,
         rank_mode: match service.text("kvRankMode") {
             "union" => RankMode::Union,

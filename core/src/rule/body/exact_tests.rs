@@ -316,6 +316,7 @@ fn the_replay_port_is_the_rules_own_else_the_environments_else_the_engines() {
     assert_eq!(replay(json!({}), 1000), 6557);
     assert_eq!(replay(json!({"kvReplayPort": 5558}), 1000), 5558);
     assert_eq!(replay(json!({}), 1), 5558);
+    assert_eq!(replay(json!({"kvEngineType": "trtllm"}), 1000), 0, "it has no event port");
     assert_eq!(replay(json!({"kvDpRankCount": 2}), 1), 0, "rank 1 publishes there");
     assert_eq!(replay(json!({"kvZmqPort": 64535, "kvDpRankCount": 1}), 1000), 65535);
     assert_eq!(replay(json!({"kvZmqPort": 64535, "kvDpRankCount": 2}), 1000), 0, "there is no such port");
