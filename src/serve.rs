@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use warmpath_admin::{Options, Outside};
+use warmpath_core::environment::Environment;
 use warmpath_ring::{Epoll, Sizes, Uring, clock};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::fleet::{Fleet, Plan, ShardFault, Threads};
@@ -92,7 +93,14 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     raise_open_files();
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan)?));
     let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
-    let outside = Outside { data_plane: Arc::new(fleet), now: clock::now, wall, random, say };
+    let outside = Outside {
+        data_plane: Arc::new(fleet),
+        environment: Arc::new(environment()),
+        now: clock::now,
+        wall,
+        random,
+        say,
+    };
     let options = Options {
         admin: args.admin,
         socket: args.socket.clone().unwrap_or_else(|| args.state_dir.join("ctl.sock")),
@@ -107,6 +115,20 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     })
     .map_err(|e| e.to_string())?;
     join(threads)
+}
+
+/// What the process's environment says of exact routing; the operator is told what of it is not taken.
+fn environment() -> Environment {
+    let get = |name: &str| match std::env::var_os(name)?.into_string() {
+        Ok(value) => Some(value),
+        Err(value) => {
+            say(&format!("{name} is {value:?}, which is no UTF-8; it is taken as unset"));
+            None
+        }
+    };
+    let (environment, warnings) = Environment::read(get, random());
+    warnings.iter().for_each(|warning| say(warning));
+    environment
 }
 
 fn plan(args: &ServeArgs) -> Result<Plan, String> {

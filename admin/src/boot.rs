@@ -1,10 +1,11 @@
 //! From options to a gateway with its rules in force: the state directory, then the rules file over it. Must
-//! never start with a part of the rules, nor with none where there were some and they can't be read.
+//! never start with a part of the rules, nor with none where there were some and they can't be read. A stored
+//! rule whose exact routing lacks something of the environment (the seed) is served without it, and says so.
 
 use crate::change::{Wanted, change};
 use crate::disk::Disk;
 use crate::gateway::{Boot, Gateway, Outside, upserted};
-use crate::rules::RuleSet;
+use crate::rules::{Origin, RuleSet};
 use crate::rules_file::RulesFile;
 use crate::run::Options;
 use crate::serve::Shared;
@@ -18,12 +19,12 @@ pub async fn boot(options: &Options, outside: Outside, disk: Box<dyn Disk>) -> R
     let store = Store::open(&options.state_dir, disk)?;
     let file = options.rules_file.as_deref().map(RulesFile::read).transpose()?;
     let (snapshot, boot) = found(&store, file.is_some(), (outside.wall)().as_secs())?;
-    let rules = stored_rules(&snapshot, &store.current(), outside.random)?;
+    let rules = stored_rules(&snapshot, &store.current(), &outside)?;
     let mut gateway = Gateway::new(outside, store, snapshot.generation);
     let damaged = boot.quarantine_path.is_some();
     gateway.boot = boot;
     let (rules, changed) = match &file {
-        Some(file) => with_file(&rules, file, gateway.outside.random)?,
+        Some(file) => with_file(&rules, file, &gateway.outside)?,
         None => (rules, 0),
     };
     let gateway = Rc::new(RefCell::new(gateway));
@@ -32,6 +33,9 @@ pub async fn boot(options: &Options, outside: Outside, disk: Box<dyn Disk>) -> R
         false => gateway.borrow_mut().install(rules),
     };
     done.map_err(|refusal| refusal.to_string())?;
+    let booted = gateway.borrow();
+    booted.rules.warnings().for_each(|warning| (booted.outside.say)(&warning));
+    drop(booted);
     Ok(gateway)
 }
 
@@ -59,8 +63,8 @@ fn found(store: &Store, has_file: bool, stamp: u64) -> Result<(Snapshot, Boot), 
     }
 }
 
-fn stored_rules(snapshot: &Snapshot, path: &Path, random: fn() -> u64) -> Result<RuleSet, String> {
-    let read = upserted(&RuleSet::default(), &snapshot.rules, random);
+fn stored_rules(snapshot: &Snapshot, path: &Path, outside: &Outside) -> Result<RuleSet, String> {
+    let read = upserted(&RuleSet::default(), &snapshot.rules, &outside.reading(Origin::Kept));
     read.map(|(rules, _)| rules).map_err(|refusal| {
         format!(
             "{}: {refusal}; it was written by another version: correct it there or start with that version",
@@ -69,8 +73,8 @@ fn stored_rules(snapshot: &Snapshot, path: &Path, random: fn() -> u64) -> Result
     })
 }
 
-fn with_file(rules: &RuleSet, file: &RulesFile, random: fn() -> u64) -> Result<(RuleSet, usize), String> {
-    upserted(rules, &file.bodies, random).map_err(|refusal| match refusal.place() {
+fn with_file(rules: &RuleSet, file: &RulesFile, outside: &Outside) -> Result<(RuleSet, usize), String> {
+    upserted(rules, &file.bodies, &outside.reading(Origin::Asked)).map_err(|refusal| match refusal.place() {
         Some((index, member)) => file.sentence(index, member, &refusal),
         None => format!("{}: {refusal}", file.name),
     })

@@ -74,6 +74,7 @@ pub fn outside(plane: &Arc<FakePlane>) -> Outside {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Outside {
         data_plane: plane.clone(),
+        environment: Arc::default(),
         now: || 60_000_000_000,
         wall: || Duration::from_secs(1_700_000_000),
         say: |_| {},

@@ -3,7 +3,7 @@
 
 use crate::health::run::SharedProbers;
 use crate::refusal::Refusal;
-use crate::rules::RuleSet;
+use crate::rules::{Origin, Reading, RuleSet};
 use crate::store::{Snapshot, Store};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use warmpath_core::Nanos;
 use warmpath_core::control::{DataPlane, DrainPhase};
+use warmpath_core::environment::Environment;
 use warmpath_core::table::Table;
 
 /// What the admin thread takes from outside, so that tests can give their own.
@@ -19,6 +20,8 @@ use warmpath_core::table::Table;
 pub struct Outside {
     /// The shards.
     pub data_plane: Arc<dyn DataPlane>,
+    /// What the process's environment says of exact routing.
+    pub environment: Arc<Environment>,
     /// The monotonic clock that the shards use.
     pub now: fn() -> Nanos,
     /// Time since the Unix epoch.
@@ -27,6 +30,13 @@ pub struct Outside {
     pub random: fn() -> u64,
     /// Tells the operator something in one sentence, for example on standard error.
     pub say: fn(&str),
+}
+
+impl Outside {
+    /// How bodies of this origin are read.
+    pub fn reading(&self, origin: Origin) -> Reading<'_> {
+        Reading { environment: &self.environment, random: self.random, origin }
+    }
 }
 
 /// How this process began; shown by readiness.
@@ -86,7 +96,7 @@ impl Gateway {
     /// The rules with one created or replaced.
     pub fn with(&self, body: &Value) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert(body, || fresh_id(self.outside.random))?.changed {
+        match rules.upsert(body, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }
@@ -165,12 +175,16 @@ impl Gateway {
 
 /// `rules` with `bodies` created or replaced, and how many of them changed something. Two bodies of one key
 /// are refused: one of them would silently be lost.
-pub fn upserted(rules: &RuleSet, bodies: &[Value], random: fn() -> u64) -> Result<(RuleSet, usize), Refusal> {
+pub fn upserted(
+    rules: &RuleSet,
+    bodies: &[Value],
+    reading: &Reading<'_>,
+) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
     let mut seen = HashMap::new();
     let mut changed = 0;
     for (index, body) in bodies.iter().enumerate() {
-        let done = next.upsert(body, || fresh_id(random)).map_err(|refusal| match refusal {
+        let done = next.upsert(body, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             other => other,
         })?;
@@ -180,18 +194,4 @@ pub fn upserted(rules: &RuleSet, bodies: &[Value], random: fn() -> u64) -> Resul
         changed += usize::from(done.changed);
     }
     Ok((next, changed))
-}
-
-/// A UUID version 4 (RFC 9562 section 5.4).
-fn fresh_id(random: fn() -> u64) -> String {
-    let high = random() & !0xF000 | 0x4000;
-    let low = random() & !(0b11 << 62) | 0b10 << 62;
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xFFFF,
-        high & 0xFFFF,
-        low >> 48,
-        low & 0xFFFF_FFFF_FFFF
-    )
 }

@@ -3,7 +3,9 @@
 
 use serde_json::{Map, Value, json};
 use std::fmt;
+use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
+use warmpath_core::engine::Engine;
 use warmpath_core::rule::body::BodyFault;
 
 /// A reason for refusing.
@@ -29,6 +31,17 @@ pub enum Refusal {
     Exists,
     /// Another rule has this id.
     IdTaken(String),
+    /// A replacement names another kind of engine than the rule has.
+    EngineFixed {
+        /// The rule's id.
+        id: String,
+        /// Its address.
+        vip: SocketAddr,
+        /// What it is.
+        was: Engine,
+        /// What was asked for.
+        asked: Engine,
+    },
     /// No rule is selected by the words given.
     NoRule(String),
     /// Several rules are selected where one was meant; what to add to the request.
@@ -95,7 +108,11 @@ impl Refusal {
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::WrongMethod { .. } => 405,
-            Refusal::Exists | Refusal::IdTaken(_) | Refusal::Ambiguous(_) | Refusal::Install(_) => 409,
+            Refusal::Exists
+            | Refusal::IdTaken(_)
+            | Refusal::EngineFixed { .. }
+            | Refusal::Ambiguous(_)
+            | Refusal::Install(_) => 409,
             Refusal::TooLarge => 413,
             Refusal::Draining => 503,
             Refusal::Disk { .. } => 507,
@@ -110,6 +127,7 @@ impl Refusal {
             Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
+            Refusal::EngineFixed { .. } => "engine_type_fixed",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
@@ -137,6 +155,9 @@ impl Refusal {
                 }
                 members
             }
+            Refusal::EngineFixed { was, asked, .. } => json!({
+                "member": "serviceArguments.kvEngineType", "value": asked.name(), "allowed": was.name(),
+            }),
             Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
@@ -165,6 +186,13 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
             Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
+            Refusal::EngineFixed { id, vip, was, asked } => write!(
+                f,
+                "cant modify rule kv engine type (delete and recreate): serviceArguments.kvEngineType is {}, \
+                 the rule {id} at {vip} is for {}",
+                asked.name(),
+                was.name()
+            ),
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {

@@ -5,7 +5,9 @@ use crate::refusal::Refusal;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use warmpath_core::rule::{Rule, RuleKey, body};
+use warmpath_core::environment::Environment;
+use warmpath_core::rule::body::{self, BodyFault, Restored};
+use warmpath_core::rule::{Rule, RuleKey};
 
 /// One rule.
 #[derive(Debug)]
@@ -14,6 +16,48 @@ pub struct Entry {
     pub body: Value,
     /// What it means.
     pub rule: Rule,
+    /// Why it is served without the exact routing that its body asks for, if it is.
+    pub without_exact: Option<BodyFault>,
+}
+
+impl Entry {
+    /// The sentence for the operator of a rule that is served without its exact routing.
+    pub fn warning(&self) -> Option<String> {
+        let fault = self.without_exact.as_ref()?;
+        let Rule { id, key, .. } = &self.rule;
+        Some(format!("the rule {id} at {} is served without exact routing: {fault}", key.vip))
+    }
+}
+
+/// Where a body comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The operator asks for it now: it is taken as a whole or refused.
+    Asked,
+    /// It was accepted by an earlier process: where the environment lacks what its exact routing needs, the
+    /// rule is served without it.
+    Kept,
+}
+
+/// What a body is read with.
+pub struct Reading<'a> {
+    /// What the process's environment says of exact routing.
+    pub environment: &'a Environment,
+    /// Random bits, for ids.
+    pub random: fn() -> u64,
+    /// Where the body comes from.
+    pub origin: Origin,
+}
+
+impl Reading<'_> {
+    fn read(&self, given: &Value) -> Result<Restored, BodyFault> {
+        let fresh_id = || fresh_id(self.random);
+        match self.origin {
+            Origin::Kept => body::restore(given, self.environment, fresh_id),
+            Origin::Asked => body::parse(given, self.environment, fresh_id)
+                .map(|rule| Restored { rule, without_exact: None }),
+        }
+    }
 }
 
 /// All rules, ordered by key, so that equal contents give equal tables and files. Cheap to clone.
@@ -46,20 +90,21 @@ pub struct Selection<'a> {
 
 impl RuleSet {
     /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
-    /// a fresh one. Endpoints that stay keep their order, so that an index keeps its meaning as long as none
-    /// before it goes.
-    pub fn upsert(&mut self, given: &Value, fresh_id: impl FnOnce() -> String) -> Result<Upserted, Refusal> {
-        let mut rule = body::parse(given, fresh_id)
-            .map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
+    /// a fresh one. The kind of the engines stays. Endpoints that stay keep their order, so that an index keeps
+    /// its meaning as long as none before it goes.
+    pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+        let Restored { mut rule, without_exact } =
+            reading.read(given).map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
         let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
-        if let Ok(at) = place
-            && given_id(given).is_none()
-        {
-            rule.id = self.entries[at].rule.id.clone();
+        if let Ok(at) = place {
+            check_engine(&rule, &self.entries[at].rule)?;
+            if given_id(given).is_none() {
+                rule.id = self.entries[at].rule.id.clone();
+            }
         }
         self.check_id(&rule)?;
         let key = rule.key.clone();
-        let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule });
+        let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule, without_exact });
         let changed = match place {
             Ok(at) => {
                 keep_order(&mut rule, &self.entries[at].rule);
@@ -92,6 +137,11 @@ impl RuleSet {
     /// The bodies, in order.
     pub fn bodies(&self) -> Vec<Value> {
         self.entries.iter().map(|e| e.body.clone()).collect()
+    }
+
+    /// A sentence for each rule that is served without its exact routing.
+    pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
+        self.entries.iter().filter_map(|entry| entry.warning())
     }
 
     /// The one rule that is meant. What is not said prefers the rule that leaves it open (as scripts of the
@@ -184,6 +234,33 @@ fn with_id(given: &Value, id: &str) -> Value {
     body
 }
 
+/// Blocks of one kind of engine mean nothing to another, so what a rule learned can't be carried over.
+fn check_engine(rule: &Rule, before: &Rule) -> Result<(), Refusal> {
+    match rule.engine == before.engine {
+        true => Ok(()),
+        false => Err(Refusal::EngineFixed {
+            id: before.id.clone(),
+            vip: before.key.vip,
+            was: before.engine,
+            asked: rule.engine,
+        }),
+    }
+}
+
+/// A UUID version 4 (RFC 9562 section 5.4).
+fn fresh_id(random: fn() -> u64) -> String {
+    let high = random() & !0xF000 | 0x4000;
+    let low = random() & !(0b11 << 62) | 0b10 << 62;
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xFFFF,
+        high & 0xFFFF,
+        low >> 48,
+        low & 0xFFFF_FFFF_FFFF
+    )
+}
+
 /// What the contents of two rules are compared by: defaults that are said and defaults left open are equal.
 fn means(entry: &Entry) -> Value {
     body::readback(&entry.rule, &entry.body)
@@ -200,6 +277,12 @@ mod tests {
     use super::*;
     use crate::fake::body;
     use serde_json::json;
+    use std::sync::LazyLock;
+
+    fn reading() -> Reading<'static> {
+        static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(Environment::default);
+        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked }
+    }
 
     fn set() -> RuleSet {
         let mut rules = RuleSet::default();
@@ -208,11 +291,12 @@ mod tests {
         for (index, (host, path, model)) in pools.into_iter().enumerate() {
             let mut given = body(&index.to_string(), 9001);
             let members = &mut given["serviceArguments"];
+            members["id"] = json!(format!("id-{index}"));
             members["host"] = json!(host);
             members["model_name"] = json!(model);
             members["path_prefix"] = json!(path);
             members["path_match_mode"] = json!(if path.is_empty() { "disabled" } else { "prefix" });
-            rules.upsert(&given, || format!("id-{index}")).unwrap();
+            rules.upsert(&given, &reading()).unwrap();
         }
         rules
     }
@@ -249,10 +333,15 @@ mod tests {
 
     #[test]
     fn the_order_of_rules_does_not_depend_on_the_order_of_their_coming() {
+        let named = |port: u16| {
+            let mut given = body("r", port);
+            given["serviceArguments"]["id"] = json!(port.to_string());
+            given
+        };
         let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
         for (a, b) in [(9001, 9003), (9002, 9002), (9003, 9001)] {
-            one.upsert(&body("r", a), || a.to_string()).unwrap();
-            other.upsert(&body("r", b), || b.to_string()).unwrap();
+            one.upsert(&named(a), &reading()).unwrap();
+            other.upsert(&named(b), &reading()).unwrap();
         }
         assert_eq!(one.bodies(), other.bodies());
     }

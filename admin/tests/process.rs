@@ -48,6 +48,7 @@ fn gateway_process() {
     };
     let outside = Outside {
         data_plane: Arc::new(IdleShards),
+        environment: Arc::default(),
         now: || 0,
         wall: || Duration::ZERO,
         say: |_| {},

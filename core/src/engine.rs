@@ -108,6 +108,32 @@ impl Engine {
         }
     }
 
+    /// Whether it tells which blocks it holds, so that exact routing is possible at all.
+    pub fn publishes_blocks(self) -> bool {
+        self.rule_default().is_some()
+    }
+
+    /// Whether it publishes events at a port of its own, one for each rank (`kvZmqPort`); else they are asked
+    /// for where requests go, or there are none.
+    pub const fn has_event_port(self) -> bool {
+        match self {
+            Engine::Vllm => vllm::EVENT_PORT,
+            Engine::Sglang => sglang::EVENT_PORT,
+            Engine::Trtllm => trtllm::EVENT_PORT,
+            Engine::Llamacpp => llamacpp::EVENT_PORT,
+        }
+    }
+
+    /// Whether prefill and decode meet at a port of the prefill engine (`pdBootstrapPort`).
+    pub const fn has_bootstrap_port(self) -> bool {
+        match self {
+            Engine::Vllm => vllm::BOOTSTRAP_PORT,
+            Engine::Sglang => sglang::BOOTSTRAP_PORT,
+            Engine::Trtllm => trtllm::BOOTSTRAP_PORT,
+            Engine::Llamacpp => llamacpp::BOOTSTRAP_PORT,
+        }
+    }
+
     /// What the engine itself uses unless its operator chose; where it differs from [`Engine::rule_default`]
     /// one of the two has to be set.
     pub fn own_default(self) -> Option<Algo> {

@@ -8,6 +8,7 @@ pub mod block;
 pub mod control;
 pub mod decide;
 pub mod engine;
+pub mod environment;
 pub mod fault;
 pub mod fleet;
 pub mod receipt;

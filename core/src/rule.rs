@@ -8,6 +8,7 @@ mod exact;
 
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
 
+use crate::engine::Engine;
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::SocketAddr;
 
@@ -61,6 +62,8 @@ pub struct Rule {
     pub retry_before_first_byte: u8,
     /// `half_close`: what a client's FIN after its request means.
     pub half_close: HalfClose,
+    /// `kvEngineType`: the kind of its engines; vLLM where the body does not say.
+    pub engine: Engine,
     /// `kv…`: exact routing by the blocks that engines hold; `None` with `kvExactMode` 0.
     pub exact: Option<KvExact>,
     /// `explain_header`.

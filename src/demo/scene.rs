@@ -193,6 +193,7 @@ fn admin(
 ) -> Result<JoinHandle<Result<(), AdminFault>>, String> {
     let outside = Outside {
         data_plane: fleet,
+        environment: Arc::default(),
         now: clock::now,
         wall: serve::wall,
         random: serve::random,

@@ -5,6 +5,7 @@ use crate::disk::RealDisk;
 use crate::fake::{FakePlane, block_on, body, options, outside, post};
 use serde_json::json;
 use std::sync::Arc;
+use warmpath_core::environment::Environment;
 
 struct Place {
     folder: tempfile::TempDir,
@@ -25,6 +26,14 @@ impl Place {
 
     fn start_on(&self, plane: &Arc<FakePlane>) -> Result<Shared, String> {
         block_on(boot(&self.options, outside(plane), Box::new(RealDisk)))
+    }
+
+    /// With this seed of the vLLM engines.
+    fn start_seeded(&self, seed: Option<&str>) -> Result<(Arc<FakePlane>, Gateway), String> {
+        let plane = FakePlane::new();
+        let environment = Environment { none_hash_seed: seed.map(str::to_string), ..Environment::default() };
+        let outside = Outside { environment: Arc::new(environment), ..outside(&plane) };
+        boot(&self.options, outside).map(|gateway| (plane, gateway))
     }
 
     fn rules_file(&mut self, name: &str, text: &str) {
@@ -129,4 +138,49 @@ fn a_busy_port_at_start_is_the_shards_own_sentence() {
     *plane.busy.lock().unwrap() = Some(([127, 0, 0, 1], 9001).into());
     let sentence = place.start_on(&plane).err().unwrap();
     assert_eq!(sentence, "127.0.0.1:9001 is in use; choose another port");
+}
+
+/// Which rules in force are routed by blocks.
+fn exact_names(plane: &FakePlane) -> Vec<String> {
+    let tables = plane.tables.lock().unwrap();
+    let services = tables.last().into_iter().flat_map(|t| &t.vips).flat_map(|v| &v.services);
+    services.filter(|s| s.exact.is_some()).map(|s| s.rule.name.clone()).collect()
+}
+
+#[test]
+fn a_stored_rule_whose_seed_is_gone_is_served_without_exact_routing_and_keeps_its_wish() {
+    let place = place();
+    let mut exact = body("exact", 9002);
+    exact["serviceArguments"]["kvExactMode"] = json!(3);
+    let (plane, mut gateway) = place.start_seeded(Some("0")).unwrap();
+    gateway.post(&exact).unwrap();
+    assert_eq!((exact_names(&plane), gateway.rules.warnings().count()), (vec!["exact".into()], 0));
+    drop(gateway);
+
+    let (plane, mut gateway) = place.start_seeded(None).unwrap();
+    assert_eq!((plane.names(), exact_names(&plane)), (vec!["exact".into()], vec![]));
+    let warnings: Vec<String> = gateway.rules.warnings().collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("127.0.0.1:9002 is served without exact routing"), "{warnings:?}");
+    assert!(warnings[0].contains("LLB_KV_NONE_HASH_SEED"), "{warnings:?}");
+    gateway.post(&body("b", 9003)).unwrap();
+    assert_eq!(gateway.rules.warnings().count(), 1, "another rule's change is not its cure");
+    assert_eq!(gateway.post(&exact).unwrap_err().status(), 412);
+    drop(gateway);
+
+    let (plane, gateway) = place.start_seeded(Some("0")).unwrap();
+    assert_eq!((exact_names(&plane), gateway.rules.warnings().count()), (vec!["exact".into()], 0));
+}
+
+#[test]
+fn a_rules_file_is_refused_at_its_exact_rule_where_the_seed_is_missing() {
+    let mut place = place();
+    let mut exact = body("exact", 9002);
+    exact["serviceArguments"]["kvExactMode"] = json!(3);
+    place.rules_file("rules.json", &json!([body("a", 9001), exact]).to_string());
+    let sentence = place.start_seeded(None).err().expect("it started");
+    assert!(sentence.contains("rules.json:1:"), "{sentence}");
+    assert!(sentence.contains("rule 2: serviceArguments.kvExactMode is 3"), "{sentence}");
+    assert!(sentence.contains("LLB_KV_NONE_HASH_SEED"), "{sentence}");
+    assert!(place.start_seeded(Some("0")).is_ok());
 }

@@ -7,6 +7,7 @@ use crate::store::Found;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
+use warmpath_core::environment::Environment;
 
 struct Bench {
     plane: Arc<FakePlane>,
@@ -121,4 +122,54 @@ fn endpoints_that_stay_keep_their_order_and_new_ones_follow() {
     let ports: Vec<_> =
         bench.gateway.borrow().rules.rules()[0].endpoints.iter().map(|e| e.address.port()).collect();
     assert_eq!(ports, [3, 1, 2]);
+}
+
+/// A rule that asks for exact routing by blocks of this kind of engine.
+fn exact(engine: &str) -> Value {
+    let mut rule = body("exact", 9003);
+    rule["serviceArguments"]["kvExactMode"] = 3.into();
+    rule["serviceArguments"]["kvEngineType"] = engine.into();
+    rule
+}
+
+#[test]
+fn the_kind_of_engine_stays_as_long_as_the_rule() {
+    let bench = bench();
+    bench.post(&exact("sglang")).unwrap();
+    for other in ["trtllm", "vllm", ""] {
+        let mut plain = exact(other);
+        plain["serviceArguments"]["kvExactMode"] = 0.into();
+        let refusal = bench.post(&plain).unwrap_err();
+        assert_eq!((refusal.status(), refusal.code()), (409, "engine_type_fixed"));
+        let sentence = refusal.to_string();
+        assert!(sentence.starts_with("cant modify rule kv engine type (delete and recreate)"), "{sentence}");
+        assert!(sentence.contains("127.0.0.1:9003 is for sglang"), "{sentence}");
+        assert_eq!(refusal.details()["member"], "serviceArguments.kvEngineType");
+    }
+    let mut longer = exact("sglang");
+    longer["serviceArguments"]["kvBlockSize"] = 64.into();
+    bench.post(&longer).unwrap();
+    let mut vllm = body("a", 9001);
+    for same in ["", "vllm"] {
+        vllm["serviceArguments"]["kvEngineType"] = same.into();
+        vllm["serviceArguments"]["name"] = format!("a{same}").into();
+        bench.post(&vllm).unwrap();
+    }
+    assert_eq!(bench.stored(), ["avllm", "exact"]);
+}
+
+#[test]
+fn exact_routing_without_the_seed_is_412_and_changes_nothing() {
+    let bench = bench();
+    let refusal = bench.post(&exact("vllm")).unwrap_err();
+    assert_eq!((refusal.status(), refusal.code()), (412, "KV_EXACT_SEED_UNSET"));
+    assert_eq!(refusal.details()["member"], "serviceArguments.kvExactMode");
+    assert_eq!((bench.plane.names(), bench.stored()), (vec!["a".into()], vec!["a".into()]));
+    let seeded = Environment { none_hash_seed: Some("0".into()), ..Environment::default() };
+    bench.gateway.borrow_mut().outside.environment = Arc::new(seeded);
+    bench.post(&exact("vllm")).unwrap();
+    assert!(matches!(bench.post(&exact("vllm")), Err(Refusal::Exists)));
+    let mut spelled = exact("");
+    spelled["serviceArguments"]["kvHashAlgo"] = "sha256_cbor".into();
+    assert!(matches!(bench.post(&spelled), Err(Refusal::Exists)), "a default that is said");
 }

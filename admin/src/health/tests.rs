@@ -5,13 +5,14 @@ use crate::fake::body;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
 
 fn rule(name: &str, port: u16, probe: Value) -> warmpath_core::rule::Rule {
     let mut given = body(name, port);
     let arguments = given["serviceArguments"].as_object_mut().unwrap();
     arguments.extend(probe.as_object().unwrap().clone());
-    parse(&given, || name.into()).unwrap()
+    parse(&given, &Environment::default(), || name.into()).unwrap()
 }
 
 fn table(rules: Vec<warmpath_core::rule::Rule>, before: &Table) -> Table {

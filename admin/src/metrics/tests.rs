@@ -4,6 +4,7 @@ use super::*;
 use crate::fake::body;
 use std::collections::HashMap;
 use warmpath_core::control::AnswerCount;
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
 
 /// A sample as the reader sees it: name, labels as written, value.
@@ -72,7 +73,7 @@ fn report(shard: usize) -> ShardReport {
 fn page() -> String {
     let mut given = body("na\"me\\", 9001);
     given["serviceArguments"]["model_name"] = "m".into();
-    let rule = parse(&given, || "id".into()).unwrap();
+    let rule = parse(&given, &Environment::default(), || "id".into()).unwrap();
     let table = Table::next(&Table::default(), vec![rule], &mut 0, 0);
     let reports = [report(0), report(1)];
     let facts =

@@ -6,7 +6,7 @@ use crate::gateway::{Gateway, upserted};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
 use crate::routes::{Answered, Call};
-use crate::rules::{Entry, RuleSet, Selection, address};
+use crate::rules::{Entry, Origin, RuleSet, Selection, address};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
@@ -26,7 +26,7 @@ pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
     let Value::Array(bodies) = json_body(call)? else {
         return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
     };
-    let (rules, changed) = upserted(&gateway.rules, &bodies, gateway.outside.random)?;
+    let (rules, changed) = upserted(&gateway.rules, &bodies, &gateway.outside.reading(Origin::Asked))?;
     let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
     Ok(Wanted { rules: (changed > 0).then_some(rules), answer })
 }

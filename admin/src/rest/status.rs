@@ -23,6 +23,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     let boot = &gateway.boot;
     let mut warnings = boot.notes.clone();
     warnings.extend(gateway.persist_fault.clone());
+    warnings.extend(gateway.rules.warnings());
     warnings.extend(health::warnings(&gateway.table));
     let ready = reasons.is_empty();
     let body = json!({

@@ -107,6 +107,29 @@ fn refusals_say_what_and_change_nothing() {
 }
 
 #[test]
+fn an_exact_rule_reads_back_with_its_terms_and_its_refusals_have_a_code() {
+    let gateway = Running::start(&FakePlane::new());
+    let mut rule = body("exact", 9001);
+    rule["serviceArguments"]["kvExactMode"] = json!(3);
+    rule["serviceArguments"]["kvEngineType"] = json!("sglang");
+    assert_eq!(gateway.tcp("POST", LB, &rule.to_string()).0, 200);
+    let shown = gateway.tcp("GET", &at(9001), "").1;
+    let service = &shown["serviceArguments"];
+    assert_eq!((&service["kvExactMode"], &service["kvHashAlgo"]), (&json!(3), &json!("sha256_sglang")));
+    let (status, error) = gateway.tcp("POST", LB, &shown.to_string());
+    assert_eq!((status, &error["reason_code"]), (409, &json!("rule_exists")));
+    rule["serviceArguments"]["kvEngineType"] = json!("trtllm");
+    let (status, error) = gateway.tcp("POST", LB, &rule.to_string());
+    assert_eq!((status, &error["reason_code"]), (409, &json!("engine_type_fixed")));
+    assert!(error["result"].as_str().unwrap().starts_with("cant modify rule kv engine type"), "{error}");
+    rule["serviceArguments"]["kvEngineType"] = json!("vllm");
+    rule["serviceArguments"]["port"] = json!(9002);
+    let (status, error) = gateway.tcp("POST", LB, &rule.to_string());
+    assert_eq!((status, &error["reason_code"]), (412, &json!("KV_EXACT_SEED_UNSET")));
+    assert_eq!(error["member"], "serviceArguments.kvExactMode");
+}
+
+#[test]
 fn a_wrong_method_is_told_the_right_ones() {
     let gateway = Running::start(&FakePlane::new());
     let answer = exchange(

@@ -1,6 +1,7 @@
 //! Fairness, stability and bounds of the selectors.
 
 use super::*;
+use crate::environment::Environment;
 use crate::rule::body;
 use crate::table::Table;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ fn service(arguments: Value, addresses: &[String]) -> Arc<Service> {
     arguments["port"] = json!(80);
     let endpoints: Vec<_> = addresses.iter().map(|a| json!({"endpointIP": a, "targetPort": 8000})).collect();
     let body = json!({"serviceArguments": arguments, "endpoints": endpoints});
-    let rule = body::parse(&body, || "id".into()).unwrap();
+    let rule = body::parse(&body, &Environment::default(), || "id".into()).unwrap();
     Table::next(&Table::default(), vec![rule], &mut 0, 0).vips[0].services[0].clone()
 }
 

@@ -112,28 +112,48 @@ impl ContractFault {
     }
 }
 
-impl fmt::Display for ContractFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ContractFault {
+    /// What is wrong, without the cure.
+    pub fn problem(&self) -> String {
         match self {
             ContractFault::AlgorithmUnknown { engine, algo } => {
-                write!(f, "{} has no block hash {}", engine.name(), algo.name())
+                format!("{} has no block hash {}", engine.name(), algo.name())
             }
-            ContractFault::SeedUnset => f.write_str(
-                "the engines' PYTHONHASHSEED is needed: start the gateway with LLB_KV_NONE_HASH_SEED, name \
-                 blocks by kvHashAlgo tokens, or fix a vLLM from 0.29 with a sha256 algorithm",
-            ),
-            ContractFault::SeedTooLong { bytes } => write!(
-                f,
-                "the seed has {bytes} bytes, over {LONGEST_SEED}; shorten it, or set LLB_KV_LONG_SEED=1"
-            ),
+            ContractFault::SeedUnset => "the engines' PYTHONHASHSEED is not known to the gateway".into(),
+            ContractFault::SeedTooLong { bytes } => {
+                format!("the seed has {bytes} bytes, over {LONGEST_SEED}")
+            }
             ContractFault::BlockSize { tokens, least, most } if least == most => {
-                write!(f, "the block size {tokens} is not {least}, the only one of this contract")
+                format!("the block size {tokens} is not {least}, the only one of this contract")
             }
             ContractFault::BlockSize { tokens, least, most } => {
-                write!(f, "the block size {tokens} is not within {least} to {most}")
+                format!("the block size {tokens} is not within {least} to {most}")
             }
-            ContractFault::Feature { name, needs } => write!(f, "{name} needs {needs}"),
+            ContractFault::Feature { name, needs } => format!("{name} needs {needs}"),
         }
+    }
+
+    /// What to do about it.
+    pub fn cure(&self) -> String {
+        match self {
+            ContractFault::AlgorithmUnknown { .. } => "choose another hash, or say another version".into(),
+            ContractFault::SeedUnset => "start the gateway with LLB_KV_NONE_HASH_SEED, or name blocks by \
+                 kvHashAlgo tokens, or give the kvEngineVersion of a vLLM from 0.29 that runs unseeded with a \
+                 sha256 hash"
+                .into(),
+            ContractFault::SeedTooLong { .. } => "shorten it, or set LLB_KV_LONG_SEED=1".into(),
+            ContractFault::BlockSize { least, most, .. } if least == most => {
+                format!("use {least}, or name blocks by kvHashAlgo tokens")
+            }
+            ContractFault::BlockSize { least, most, .. } => format!("use {least} to {most}"),
+            ContractFault::Feature { .. } => "leave it out".into(),
+        }
+    }
+}
+
+impl fmt::Display for ContractFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem(), self.cure())
     }
 }
 

@@ -3,3 +3,9 @@
 use super::Algo;
 
 pub(super) const ALGORITHMS: &[Algo] = &[];
+
+/// No events.
+pub(super) const EVENT_PORT: bool = false;
+
+/// No prefill/decode.
+pub(super) const BOOTSTRAP_PORT: bool = false;

@@ -10,6 +10,12 @@ use crate::block::{BlockKey, Digest};
 pub(super) const ALGORITHMS: &[Algo] = &[Algo::Sha256Sglang, Algo::Tokens];
 pub(super) const RULE_DEFAULT: Algo = Algo::Sha256Sglang;
 
+/// ZMQ, as vLLM's.
+pub(super) const EVENT_PORT: bool = true;
+
+/// `disaggregation_bootstrap_port` of the prefill server.
+pub(super) const BOOTSTRAP_PORT: bool = true;
+
 /// The largest page.
 const LARGEST_PAGE: usize = 128;
 

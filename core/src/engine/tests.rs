@@ -109,7 +109,8 @@ fn sizes_and_features_that_an_engine_lacks_are_refused() {
     let fault = refused(Engine::Sglang, &of(Algo::Sha256Sglang, 129));
     assert_eq!(fault, ContractFault::BlockSize { tokens: 129, least: 1, most: 128 });
     let fault = refused(Engine::Trtllm, &of(Algo::BlockhashTrtllm, 64));
-    assert_eq!(fault.to_string(), "the block size 64 is not 32, the only one of this contract");
+    assert_eq!(fault.problem(), "the block size 64 is not 32, the only one of this contract");
+    assert_eq!(fault.cure(), "use 32, or name blocks by kvHashAlgo tokens");
     assert!(Engine::Trtllm.contract(&of(Algo::Tokens, 64)).is_ok());
     let ahead = |version| Terms { lookahead: 1, seed: Seed::Given("0"), ..terms(Algo::Sha256Cbor, version) };
     assert!(Engine::Vllm.contract(&ahead("0.33.0")).is_ok());

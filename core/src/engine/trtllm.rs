@@ -13,6 +13,12 @@ pub(super) const RULE_DEFAULT: Algo = Algo::BlockhashTrtllm;
 /// `tokens_per_block` of the contract, the engine's default.
 pub(super) const BLOCK: BlockSize = BlockSize::THIRTY_TWO;
 
+/// Events are drained over HTTP, where requests go.
+pub(super) const EVENT_PORT: bool = false;
+
+/// The context server hands over by an opaque state.
+pub(super) const BOOTSTRAP_PORT: bool = false;
+
 /// Golden-ratio increment and multipliers of the engine's mixing.
 const GOLDEN: u32 = 0x9e37_79b9;
 const MIX32: u32 = 0x045d_9f3b;

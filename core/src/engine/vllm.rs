@@ -16,6 +16,12 @@ pub(super) const RULE_DEFAULT: Algo = Algo::Sha256Cbor;
 /// `--prefix-caching-hash-algo` when absent.
 pub(super) const OWN_DEFAULT: Algo = Algo::Sha256;
 
+/// ZMQ: rank r publishes at the port of its `--kv-events-config` + r.
+pub(super) const EVENT_PORT: bool = true;
+
+/// Prefill hands over by `kv_transfer_params`.
+pub(super) const BOOTSTRAP_PORT: bool = false;
+
 /// From here on an unset seed is a constant for the SHA-256 algorithms; before, and for XXH3, it is random.
 const FIXED_ROOT: Version = Version::new(0, 29, 0);
 

@@ -9,6 +9,7 @@
 mod body_fault;
 mod build;
 mod document;
+mod exact;
 mod given;
 mod members;
 mod nearest;
@@ -22,13 +23,41 @@ pub use document::document;
 pub use readback::readback;
 
 use super::Rule;
+use crate::environment::Environment;
 use crate::fleet::ENDPOINTS_MAX;
 use body_fault::Class;
 use given::Given;
 use serde_json::Value;
 
+/// A rule that was accepted before, as far as the environment still allows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Restored {
+    /// The rule.
+    pub rule: Rule,
+    /// Why it is without the exact routing that its body asks for, if it is.
+    pub without_exact: Option<BodyFault>,
+}
+
 /// The rule that `body` describes. `fresh_id` makes an id where the body gives none.
-pub fn parse(body: &Value, fresh_id: impl FnOnce() -> String) -> Result<Rule, BodyFault> {
+pub fn parse(
+    body: &Value,
+    environment: &Environment,
+    fresh_id: impl FnOnce() -> String,
+) -> Result<Rule, BodyFault> {
+    let restored = restore(body, environment, fresh_id)?;
+    match restored.without_exact {
+        None => Ok(restored.rule),
+        Some(fault) => Err(fault),
+    }
+}
+
+/// [`parse`] for a body that was accepted by an earlier process: where only the environment's part of exact
+/// routing is missing now, the rule comes without it rather than not at all.
+pub fn restore(
+    body: &Value,
+    environment: &Environment,
+    fresh_id: impl FnOnce() -> String,
+) -> Result<Restored, BodyFault> {
     let top = Given::new(body, table::BODY, "", &[("serviceArguments", table::SERVICE)])?;
     let service = Given::new(
         top.value("serviceArguments").unwrap_or(&Value::Null),
@@ -48,7 +77,16 @@ pub fn parse(body: &Value, fresh_id: impl FnOnce() -> String) -> Result<Rule, Bo
     for given in [top, service].iter().chain(&endpoints) {
         given.served()?;
     }
-    build::rule(&service, &endpoints, fresh_id)
+    let mut rule = build::rule(&service, &endpoints, fresh_id)?;
+    let without_exact = match exact::exact(&service, environment) {
+        Ok(exact) => {
+            rule.exact = exact;
+            None
+        }
+        Err(fault) if fault.is_precondition() => Some(fault),
+        Err(fault) => return Err(fault),
+    };
+    Ok(Restored { rule, without_exact })
 }
 
 fn check_count(count: usize, top: &Given) -> Result<(), BodyFault> {
@@ -61,6 +99,9 @@ fn check_count(count: usize, top: &Given) -> Result<(), BodyFault> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod exact_tests;
 
 #[cfg(test)]
 mod table_tests;

@@ -18,6 +18,8 @@ pub struct KvExact {
     pub ranks: u8,
     /// `kvRankMode` (this gateway's own).
     pub rank_mode: RankMode,
+    /// `kvExactApiMode` `completions`: only completions are routed by blocks, chats never.
+    pub completions_only: bool,
     /// `kvWarmupSec`: how long after coming into force the rule does not route by blocks yet.
     pub warmup: Nanos,
 }
@@ -27,8 +29,8 @@ pub struct KvExact {
 pub struct KvPorts {
     /// `kvZmqPort`: rank r publishes at this port + r.
     pub publish: u16,
-    /// `kvReplayPort` (this gateway's own): rank r replays at this port + r; 0: as the engine tells, else
-    /// none.
+    /// `kvReplayPort` (this gateway's own), else `kvZmqPort` + `LLB_KV_REPLAY_PORT_OFFSET`: rank r replays at
+    /// this port + r; 0: as the engine tells, else none.
     pub replay: u16,
     /// `kvZmqBind` (this gateway's own): the engines connect, so the gateway listens on these ports.
     pub bind: bool,
@@ -48,6 +50,16 @@ pub enum RankMode {
     Pin,
     /// `union`: an endpoint counts as holding what any of its ranks holds.
     Union,
+}
+
+impl RankMode {
+    /// As in a rule's `kvRankMode`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            RankMode::Pin => "pin",
+            RankMode::Union => "union",
+        }
+    }
 }
 
 /// `explain_header` (this gateway's own): what of its receipt an answer carries.

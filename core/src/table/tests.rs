@@ -1,6 +1,7 @@
 //! Which pool serves a request, what survives a change of rules, and whom a decision may see.
 
 use super::*;
+use crate::environment::Environment;
 use crate::rule::body;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ fn rule(name: &str, members: Value, ports: &[u16]) -> Rule {
     let endpoint = |p: &u16| json!({"endpointIP": "127.0.0.1", "targetPort": p, "weight": 1});
     let endpoints: Vec<Value> = ports.iter().map(endpoint).collect();
     let body = json!({"serviceArguments": arguments, "endpoints": endpoints});
-    body::parse(&body, || name.into()).unwrap_or_else(|fault| panic!("{fault}"))
+    body::parse(&body, &Environment::default(), || name.into()).unwrap_or_else(|fault| panic!("{fault}"))
 }
 
 fn table(rules: Vec<Rule>) -> Table {
@@ -224,7 +225,7 @@ fn a_view_tells_load_weight_and_backup() {
             {"endpointIP": "10.0.0.2", "targetPort": 1, "weight": 7, "backup": true},
         ]
     });
-    let table = table(vec![body::parse(&body, String::new).unwrap()]);
+    let table = table(vec![body::parse(&body, &Environment::default(), String::new).unwrap()]);
     let service = &table.vips[0].services[0];
     service.endpoints[1].reserve(5);
     let mut view = Vec::new();

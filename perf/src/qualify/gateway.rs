@@ -4,6 +4,7 @@ use serde_json::json;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use warmpath_core::control::{DataPlane, DrainPhase};
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::body;
 use warmpath_core::table::Table;
 use warmpath_ring::{Ring, Sizes};
@@ -55,7 +56,8 @@ fn table(address: SocketAddr, endpoint: SocketAddr) -> Result<Table, String> {
         "serviceArguments": {"externalIP": address.ip(), "port": address.port(), "protocol": "tcp", "mode": 4},
         "endpoints": [{"endpointIP": endpoint.ip(), "targetPort": endpoint.port(), "weight": 1}],
     });
-    let rule = body::parse(&rule, || "qualify".into()).map_err(|fault| fault.to_string())?;
+    let rule = body::parse(&rule, &Environment::default(), || "qualify".into())
+        .map_err(|fault| fault.to_string())?;
     Ok(Table::next(&Table::default(), vec![rule], &mut 0, 0))
 }
 

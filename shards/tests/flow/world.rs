@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::SECOND;
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::{HalfClose, Rule};
 use warmpath_core::table::Table;
 use warmpath_ring::Sizes;
@@ -88,7 +89,8 @@ fn rule(engines: &[SocketAddr], draw: &mut Draw) -> Rule {
         },
         "endpoints": endpoints,
     });
-    let mut rule = warmpath_core::rule::body::parse(&body, || "id".into()).expect("a good rule");
+    let mut rule = warmpath_core::rule::body::parse(&body, &Environment::default(), || "id".into())
+        .expect("a good rule");
     rule.deadlines.first_byte = 60 * SECOND;
     rule
 }

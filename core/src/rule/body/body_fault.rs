@@ -1,5 +1,6 @@
 //! Why a rule body is refused. Owns the sentence an operator reads; must never echo a value at full length.
 
+use crate::engine::ContractFault;
 use serde_json::Value;
 use std::fmt;
 
@@ -9,10 +10,12 @@ const VALUE_MAX: usize = 64;
 /// A refused rule body: which member, what it held, what it may hold. Prints as one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyFault {
-    /// HTTP status: 422 where a value breaks the schema (kind, range, missing), 400 where it breaks a rule.
+    /// HTTP status: 422 where a value breaks the schema (kind, range, missing), 400 where it breaks a rule, 412
+    /// where the gateway's environment lacks what it needs.
     pub status: u16,
     /// The class of fault: `wrong_kind`, `out_of_range`, `missing_member`, `unknown_member`,
-    /// `not_yet_available`, `not_in_this_build`, `conflicting_members` or `duplicate_endpoint`.
+    /// `not_yet_available`, `not_in_this_build`, `conflicting_members`, `duplicate_endpoint`, or the code of a
+    /// [`ContractFault`].
     pub code: &'static str,
     /// Path of the member, for example `endpoints[2].weight`.
     pub member: String,
@@ -43,6 +46,8 @@ pub(super) enum Class {
     Conflict,
     /// The same endpoint twice.
     Duplicate,
+    /// Blocks can't be named on these terms.
+    Contract(ContractFault),
 }
 
 impl Class {
@@ -56,6 +61,7 @@ impl Class {
             Class::NotInThisBuild => (400, "not_in_this_build"),
             Class::Conflict => (400, "conflicting_members"),
             Class::Duplicate => (400, "duplicate_endpoint"),
+            Class::Contract(fault) => (fault.status(), fault.code()),
         }
     }
 }
@@ -75,6 +81,11 @@ impl BodyFault {
         let subject = if value.is_empty() { member.clone() } else { format!("{member} is {value}") };
         let message = format!("{subject}: {problem}; {allowed}");
         BodyFault { status, code, member, value, allowed, message }
+    }
+
+    /// Whether nothing is wrong with the body, but the gateway's environment lacks what it needs.
+    pub fn is_precondition(&self) -> bool {
+        self.status == 412
     }
 }
 

@@ -1,12 +1,13 @@
 //! From checked members to the typed rule. Owns what values mean together; units become nanoseconds here.
 
 use super::body_fault::{BodyFault, Class};
+use super::exact;
 use super::given::Given;
 use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
-/// The rule of a body whose values are all served.
+/// The rule of a body whose values are all served, without exact routing.
 pub(super) fn rule(
     service: &Given,
     endpoints: &[Given],
@@ -30,7 +31,12 @@ pub(super) fn rule(
             _ => HalfClose::Leave,
         },
         exact: None,
-        explain: ExplainHeader::Off,
+        engine: exact::engine(service),
+        explain: match service.text("explain_header") {
+            "id" => ExplainHeader::Id,
+            "full" => ExplainHeader::Full,
+            _ => ExplainHeader::Off,
+        },
         enabled: service.flag("adminStateUp"),
     })
 }

@@ -1,7 +1,8 @@
 //! A rule as `GET` lists it. Owns which effective values are shown beside what was posted; a readback may be
 //! posted again and means the same rule.
 
-use crate::rule::{Rule, Selector};
+use crate::SECOND;
+use crate::rule::{KvExact, Rule, Selector};
 use serde_json::{Map, Value, json};
 
 /// The list element of `rule`: the stored body, its id, and the effective values of what the body may leave
@@ -25,6 +26,9 @@ pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
         service.insert("chwbl_replication".into(), chwbl.replication.into());
         service.insert("chwbl_enable_cache_salt".into(), chwbl.cache_salt.into());
     }
+    if let Some(exact) = &rule.exact {
+        show_exact(exact, &mut service);
+    }
     let endpoints = match out.remove("endpoints") {
         Some(Value::Array(list)) => list.into_iter().map(|e| Value::Object(endpoint(e))).collect(),
         _ => Vec::new(),
@@ -34,6 +38,23 @@ pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
     ordered.insert("endpoints".into(), Value::Array(endpoints));
     ordered.extend(out);
     Value::Object(ordered)
+}
+
+/// The terms in force. A rule that asks for exact routing and is served without it keeps its own words.
+fn show_exact(exact: &KvExact, service: &mut Map<String, Value>) {
+    let contract = &exact.contract;
+    for (name, value) in [
+        ("kvExactMode", json!(3)),
+        ("kvBlockSize", json!(contract.block_size().tokens())),
+        ("kvHashAlgo", json!(contract.algo().name())),
+        ("kvZmqPort", json!(exact.ports.publish)),
+        ("kvDpRankCount", json!(exact.ranks)),
+        ("kvEngineType", json!(contract.engine().name())),
+        ("kvWarmupSec", json!(exact.warmup / SECOND)),
+        ("kvRankMode", json!(exact.rank_mode.word())),
+    ] {
+        service.insert(name.into(), value);
+    }
 }
 
 /// An endpoint with its weight said and without the live members of an older readback.

@@ -1,6 +1,8 @@
 //! Members that contradict each other, whether or not this gateway serves them. Owns the reason phrases that
 //! scripts written for the loxilb AI gateway look for; they are kept to the letter.
 
+mod kv;
+
 use super::body_fault::{BodyFault, Class};
 use super::given::Given;
 use crate::rule::Chwbl;
@@ -68,54 +70,6 @@ const SHAPES: &[Shape] = &[
         "pd-cache-aware requires pd_disagg_mode=true",
         "set pd_disagg_mode or leave this out",
     ),
-    shape(
-        "kvExactMode",
-        |s, _| s.int("kvExactMode") == 3 && disaggregated(s),
-        "kv-exact single-role mode is incompatible with pd-disagg",
-        "use kvExactMode 1",
-    ),
-    shape(
-        "kvExactMode",
-        |s, _| s.int("kvExactMode") == 3 && not_full_proxy(s),
-        "kv-exact single-role mode requires mode=fullproxy",
-        USE_MODE_4,
-    ),
-    shape(
-        "kvExactMode",
-        |s, _| s.int("kvExactMode") == 2 && s.text("kvEngineType") == "trtllm",
-        "kv-engine-type trtllm supports kvExactMode 1 or 3",
-        "use 1 or 3",
-    ),
-    shape(
-        "kvExactMode",
-        |s, _| s.int("kvExactMode") == 1 && !disaggregated(s),
-        "kv-exact zmq mode requires pd_disagg_mode=true",
-        "use kvExactMode 3 for a single pool",
-    ),
-    shape(
-        "kvHashAlgo",
-        algorithm_of_another_engine,
-        "this kv-hash-algo is incompatible with kv-engine-type",
-        "omit kvHashAlgo to let the engine decide",
-    ),
-    shape(
-        "pdBootstrapPort",
-        |s, _| s.int("pdBootstrapPort") != 0 && !(disaggregated(s) && s.text("kvEngineType") == "sglang"),
-        "pd-bootstrap-port requires pd_disagg_mode=true and kvEngineType sglang",
-        "leave it out",
-    ),
-    shape(
-        "kvZmqPort",
-        |s, _| s.text("kvEngineType") == "trtllm" && !matches!(s.int("kvZmqPort"), 0 | 5557),
-        "kvZmqPort is meaningless for trtllm",
-        "leave it out",
-    ),
-    shape(
-        "kvDpRankCount",
-        |s, _| s.text("kvEngineType") == "trtllm" && s.int("kvDpRankCount") > 1,
-        "kvDpRankCount is meaningless for trtllm",
-        "leave it out",
-    ),
     hash_only("chwbl_prefix_hash_level", |s, _| hash_foreign(s, "chwbl_prefix_hash_level")),
     hash_only("chwbl_prefix_hash_flags", |s, _| hash_foreign(s, "chwbl_prefix_hash_flags")),
     hash_only("chwbl_mean_load_factor", |s, _| hash_foreign(s, "chwbl_mean_load_factor")),
@@ -141,7 +95,7 @@ const SHAPES: &[Shape] = &[
 
 /// The first contradiction of a rule, if any.
 pub(super) fn check(service: &Given, endpoints: &[Given]) -> Result<(), BodyFault> {
-    match SHAPES.iter().find(|s| (s.broken)(service, endpoints)) {
+    match SHAPES.iter().chain(kv::SHAPES).find(|s| (s.broken)(service, endpoints)) {
         Some(s) => Err(service.fault(Class::Conflict, s.member, s.problem, s.cure)),
         None => Ok(()),
     }
@@ -190,15 +144,4 @@ fn no_role(endpoints: &[Given], role: i64) -> bool {
 fn port_max_below(service: &Given, _: &[Given]) -> bool {
     let max = service.int("portMax");
     max != 0 && max < service.int("port")
-}
-
-fn algorithm_of_another_engine(service: &Given, _: &[Given]) -> bool {
-    let engine = match service.text("kvHashAlgo") {
-        "" => return false,
-        "sha256_sglang" => "sglang",
-        "blockhash_trtllm" => "trtllm",
-        _ => "vllm",
-    };
-    let own = service.text("kvEngineType");
-    engine != if own.is_empty() { "vllm" } else { own }
 }

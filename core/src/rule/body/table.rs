@@ -5,6 +5,7 @@ use super::members::Kind::{Address, Flag, Int, List, Object, Strings, Text, Word
 use super::members::Others::{Later, Never};
 use super::members::Plain::{self, Absent, Empty, Required};
 use super::members::{Kind, Member, here, later, never, read_only, some};
+use crate::block::BlockSize;
 
 const NO: Plain = Plain::Flag(false);
 const ZERO: Plain = Plain::Int(0);
@@ -193,27 +194,97 @@ pub(super) const SERVICE: &[Member] = &[
     some("pd_session_ttl_sec", I32, (&[Plain::Int(300), ZERO], Later), Plain::Int(300), "stickiness"),
     some("pd_cache_threshold", Int(0, 100), (&[Plain::Int(20), ZERO], Later), Plain::Int(20), "prefix trie"),
     some("pd_balance_abs_threshold", I32, (&[Plain::Int(3), ZERO], Later), Plain::Int(3), "prefix trie"),
-    later("kvExactMode", Int(0, 3), ZERO, "exact KV-cache routing"),
-    later("kvBlockSize", Int(1, u16::MAX as i64), Plain::Int(16), "exact KV-cache routing"),
-    later(
-        "kvHashAlgo",
-        Word(&["", "sha256_cbor", "xxhash_cbor", "sha256_sglang", "blockhash_trtllm"]),
-        BLANK,
-        "exact KV-cache routing",
-    ),
-    some("kvZmqPort", U16, (&[Plain::Int(5557), ZERO], Later), Plain::Int(5557), "exact KV-cache routing"),
-    later("kvWarmupSec", I32, Plain::Int(30), "exact KV-cache routing"),
     some(
+        "kvExactMode",
+        Int(0, 3),
+        (&[ZERO, Plain::Int(3)], Later),
+        ZERO,
+        "exact routing, by the cache blocks that engines hold: 0 off, 3 over all endpoints of the rule; where \
+         it finds nothing, `sel` chooses",
+    ),
+    here(
+        "kvBlockSize",
+        Int(1, BlockSize::MOST as i64),
+        Absent,
+        "tokens in a block, as the engines run; left out: 16, with `trtllm` 32",
+    ),
+    here(
+        "kvHashAlgo",
+        Word(&[
+            "",
+            "sha256",
+            "sha256_cbor",
+            "xxhash",
+            "xxhash_cbor",
+            "sha256_sglang",
+            "blockhash_trtllm",
+            "tokens",
+        ]),
+        BLANK,
+        "how blocks are named: the engines' own hash (`vllm`: sha256, sha256_cbor, xxhash, xxhash_cbor; \
+         `sglang`: sha256_sglang; `trtllm`: blockhash_trtllm), or `tokens`, this gateway's own names, which need \
+         no seed; empty: sha256_cbor, sha256_sglang, blockhash_trtllm",
+    ),
+    here(
+        "kvZmqPort",
+        U16,
+        Plain::Int(5557),
+        "where engines publish events, rank r at this port + r; 0: 5557; not for `trtllm`",
+    ),
+    here(
+        "kvReplayPort",
+        U16,
+        ZERO,
+        "where engines replay events, rank r at this port + r; 0: as the engine \
+         tells, if it does (this gateway's own)",
+    ),
+    here(
+        "kvZmqBind",
+        Flag,
+        NO,
+        "the engines connect to these ports of the gateway, instead of the other way \
+         round; not for `trtllm` (this gateway's own)",
+    ),
+    here("kvWarmupSec", I32, Plain::Int(30), "seconds after coming into force without exact routing"),
+    here(
         "kvEngineType",
         Word(&["", "vllm", "sglang", "trtllm", "llamacpp"]),
-        (&[Plain::Text("vllm"), BLANK], Later),
         Plain::Text("vllm"),
-        "exact KV-cache routing",
+        "kind of the engines; empty: vllm; can't be changed while the rule exists; exact routing is not for \
+         `llamacpp`, which tells nothing of its cache",
     ),
-    later("kvDpRankCount", Int(1, 8), Plain::Int(1), "exact KV-cache routing"),
+    here(
+        "kvEngineVersion",
+        Text(64),
+        BLANK,
+        "version of the engines, as 0.28.0; what depends on it is left to \
+         `sel` as long as it is not known (this gateway's own)",
+    ),
+    here("kvDpRankCount", Int(1, 8), Plain::Int(1), "data-parallel ranks of each endpoint; not for `trtllm`"),
+    here(
+        "kvRankMode",
+        Word(&["pin", "union"]),
+        Plain::Text("pin"),
+        "`pin`: a rank is chosen, and the request \
+         sent to it where the engine takes one; `union`: an endpoint is chosen by what any of its ranks holds \
+         (this gateway's own)",
+    ),
+    here(
+        "explain_header",
+        Word(&["off", "id", "full"]),
+        Plain::Text("off"),
+        "what `X-Warmpath-Receipt` of an \
+         answer tells of its way: nothing, the receipt's id, all (this gateway's own)",
+    ),
     later("pdBootstrapPort", U16, ZERO, "SGLang prefill/decode"),
-    later("kvExactApiMode", Word(&["", "completions", "chat", "both"]), BLANK, "exact KV-cache routing"),
-    later("kvModelProfile", NAME, BLANK, "exact KV-cache routing"),
+    some(
+        "kvExactApiMode",
+        Word(&["", "completions", "chat", "both"]),
+        (&[BLANK, Plain::Text("completions")], Later),
+        BLANK,
+        "which requests are routed by blocks: `completions` alone; empty: all that can be",
+    ),
+    later("kvModelProfile", NAME, BLANK, "exact routing of chats"),
     some(
         "api_key_auth",
         Word(&["", "disabled", "required", "jwt", "apikey-or-jwt"]),

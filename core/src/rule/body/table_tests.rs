@@ -27,7 +27,16 @@ fn body_with(place: &str, name: &str, value: Value) -> (Value, String) {
     if name.starts_with("chwbl_") {
         body["serviceArguments"]["sel"] = json!(8);
     }
+    if name == "kvExactApiMode" {
+        body["serviceArguments"]["kvExactMode"] = json!(3);
+    }
     (body, path)
+}
+
+/// In an environment where every engine can be routed to by blocks.
+fn take(body: &Value) -> Result<Rule, BodyFault> {
+    let environment = Environment { none_hash_seed: Some("0".into()), ..Environment::default() };
+    parse(body, &environment, || "fresh".into())
 }
 
 fn rows() -> impl Iterator<Item = (&'static str, &'static Member)> {
@@ -37,7 +46,7 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static Member)> {
 
 fn refuse(place: &str, name: &str, value: Value) -> BodyFault {
     let (body, path) = body_with(place, name, value);
-    match parse(&body, String::new) {
+    match take(&body) {
         Ok(_) => panic!("accepted {body}"),
         Err(fault) => {
             assert_eq!(fault.member, path, "{fault}");
@@ -134,7 +143,7 @@ fn every_unserved_value_is_refused_and_every_default_accepted() {
         for value in inside(member.kind) {
             if served.iter().any(|s| s.is(&value)) {
                 let (body, _) = body_with(place, member.name, value);
-                parse(&body, String::new).unwrap_or_else(|fault| panic!("{fault}"));
+                take(&body).unwrap_or_else(|fault| panic!("{fault}"));
                 continue;
             }
             let fault = refuse(place, member.name, value);
@@ -161,7 +170,7 @@ fn every_served_row_has_a_default_that_is_accepted() {
             Plain::Required | Plain::Absent => continue,
         };
         let (body, _) = body_with(place, member.name, value);
-        parse(&body, String::new).unwrap_or_else(|fault| panic!("{fault}"));
+        take(&body).unwrap_or_else(|fault| panic!("{fault}"));
     }
 }
 
@@ -177,7 +186,7 @@ fn every_required_member_is_missed_by_name() {
             _ => &mut body["endpoints"][0],
         };
         object.as_object_mut().unwrap().remove(member.name);
-        let fault = parse(&body, String::new).unwrap_err();
+        let fault = take(&body).unwrap_err();
         assert_eq!((fault.member, fault.code, fault.value.as_str()), (path, "missing_member", ""));
     }
 }
@@ -209,26 +218,28 @@ fn names_are_unique_within_their_object() {
     }
 }
 
+/// First and last value of a schema.
+fn edges(kind: Kind) -> Vec<Value> {
+    let values = inside(kind);
+    let ends = [values.first().cloned(), values.last().cloned()];
+    ends.into_iter().flatten().collect()
+}
+
 /// Any two members together, with values at the edges of their schemas: a body is refused by the name of a
 /// member, or accepted, and then its readback is the same rule.
 #[test]
 fn any_pair_of_members_is_refused_by_name_or_reads_back_the_same() {
-    let edge = |kind| {
-        let values = inside(kind);
-        let ends = [values.first().cloned(), values.last().cloned()];
-        ends.into_iter().flatten().collect::<Vec<Value>>()
-    };
     let single: Vec<(&str, Value)> =
-        table::SERVICE.iter().flat_map(|m| edge(m.kind).into_iter().map(|v| (m.name, v))).collect();
+        table::SERVICE.iter().flat_map(|m| edges(m.kind).into_iter().map(|v| (m.name, v))).collect();
     let (mut accepted, mut refused) = (0, 0);
     for (i, (first, value)) in single.iter().enumerate() {
         for (second, other) in &single[i + 1..] {
             let (mut body, _) = body_with("serviceArguments", first, value.clone());
             body["serviceArguments"][*second] = other.clone();
-            match parse(&body, || "fresh".into()) {
+            match take(&body) {
                 Ok(rule) => {
                     accepted += 1;
-                    assert_eq!(parse(&readback(&rule, &body), String::new), Ok(rule), "{body}");
+                    assert_eq!(take(&readback(&rule, &body)), Ok(rule), "{body}");
                 }
                 Err(fault) => {
                     refused += 1;
@@ -239,4 +250,37 @@ fn any_pair_of_members_is_refused_by_name_or_reads_back_the_same() {
         }
     }
     assert!(accepted > 1000 && refused > 1000, "{accepted} accepted, {refused} refused");
+}
+
+/// The same for exact rules of each engine, with any two members of exact routing.
+#[test]
+fn any_pair_of_exact_members_is_refused_by_name_or_reads_back_the_same() {
+    let exact = table::SERVICE.iter().filter(|m| m.name.starts_with("kv") && m.name != "kvEngineType");
+    let values = |kind| if matches!(kind, Kind::Word(_)) { inside(kind) } else { edges(kind) };
+    let single: Vec<(&str, Value)> =
+        exact.flat_map(|m| values(m.kind).into_iter().map(|v| (m.name, v))).collect();
+    let (mut accepted, mut refused) = (0, 0);
+    for engine in ["vllm", "sglang", "trtllm", "llamacpp"] {
+        for (i, (first, value)) in single.iter().enumerate() {
+            for (second, other) in &single[i..] {
+                let (mut body, _) = body_with("serviceArguments", "kvExactMode", json!(3));
+                body["serviceArguments"]["kvEngineType"] = json!(engine);
+                body["serviceArguments"][*first] = value.clone();
+                body["serviceArguments"][*second] = other.clone();
+                match take(&body) {
+                    Ok(rule) => {
+                        accepted += 1;
+                        assert_eq!(rule.engine.name(), engine);
+                        assert_eq!(rule.exact.is_some(), body["serviceArguments"]["kvExactMode"] == 3);
+                        assert_eq!(take(&readback(&rule, &body)), Ok(rule), "{body}");
+                    }
+                    Err(fault) => {
+                        refused += 1;
+                        assert!(fault.member.starts_with("serviceArguments."), "{fault}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
 }
