@@ -29,11 +29,11 @@ impl Place {
     }
 
     /// With this seed of the vLLM engines.
-    fn start_seeded(&self, seed: Option<&str>) -> Result<(Arc<FakePlane>, Gateway), String> {
+    fn start_seeded(&self, seed: Option<&str>) -> Result<(Arc<FakePlane>, Shared), String> {
         let plane = FakePlane::new();
         let environment = Environment { none_hash_seed: seed.map(str::to_string), ..Environment::default() };
         let outside = Outside { environment: Arc::new(environment), ..outside(&plane) };
-        boot(&self.options, outside).map(|gateway| (plane, gateway))
+        block_on(boot(&self.options, outside, Box::new(RealDisk))).map(|gateway| (plane, gateway))
     }
 
     fn rules_file(&mut self, name: &str, text: &str) {
@@ -152,24 +152,24 @@ fn a_stored_rule_whose_seed_is_gone_is_served_without_exact_routing_and_keeps_it
     let place = place();
     let mut exact = body("exact", 9002);
     exact["serviceArguments"]["kvExactMode"] = json!(3);
-    let (plane, mut gateway) = place.start_seeded(Some("0")).unwrap();
-    gateway.post(&exact).unwrap();
-    assert_eq!((exact_names(&plane), gateway.rules.warnings().count()), (vec!["exact".into()], 0));
+    let (plane, gateway) = place.start_seeded(Some("0")).unwrap();
+    post(&gateway, &exact).unwrap();
+    assert_eq!((exact_names(&plane), gateway.borrow().rules.warnings().count()), (vec!["exact".into()], 0));
     drop(gateway);
 
-    let (plane, mut gateway) = place.start_seeded(None).unwrap();
+    let (plane, gateway) = place.start_seeded(None).unwrap();
     assert_eq!((plane.names(), exact_names(&plane)), (vec!["exact".into()], vec![]));
-    let warnings: Vec<String> = gateway.rules.warnings().collect();
+    let warnings: Vec<String> = gateway.borrow().rules.warnings().collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("127.0.0.1:9002 is served without exact routing"), "{warnings:?}");
     assert!(warnings[0].contains("LLB_KV_NONE_HASH_SEED"), "{warnings:?}");
-    gateway.post(&body("b", 9003)).unwrap();
-    assert_eq!(gateway.rules.warnings().count(), 1, "another rule's change is not its cure");
-    assert_eq!(gateway.post(&exact).unwrap_err().status(), 412);
+    post(&gateway, &body("b", 9003)).unwrap();
+    assert_eq!(gateway.borrow().rules.warnings().count(), 1, "another rule's change is not its cure");
+    assert_eq!(post(&gateway, &exact).unwrap_err().status(), 412);
     drop(gateway);
 
     let (plane, gateway) = place.start_seeded(Some("0")).unwrap();
-    assert_eq!((exact_names(&plane), gateway.rules.warnings().count()), (vec!["exact".into()], 0));
+    assert_eq!((exact_names(&plane), gateway.borrow().rules.warnings().count()), (vec!["exact".into()], 0));
 }
 
 #[test]
