@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use warmpath_admin::{Options, Outside};
+use warmpath_admin::{NoKv, Options, Outside};
 use warmpath_ring::{Epoll, Sizes, Uring, clock};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::fleet::{Fleet, Plan, ShardFault, Threads};
@@ -92,7 +92,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     raise_open_files();
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan)?));
     let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
-    let outside = Outside { data_plane: Arc::new(fleet), now: clock::now, wall, random, say };
+    let (data_plane, kv) = (Arc::new(fleet), Arc::new(NoKv));
+    let outside = Outside { data_plane, kv, now: clock::now, wall, random, say };
     let options = Options {
         admin: args.admin,
         socket: args.socket.clone().unwrap_or_else(|| args.state_dir.join("ctl.sock")),

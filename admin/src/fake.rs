@@ -1,8 +1,10 @@
 //! Stand-ins for tests: shards that only remember what they were told, a gateway on free ports, a client.
 
 pub mod disk;
+pub mod kv;
 
 use crate::gateway::Outside;
+use crate::kv::NoKv;
 use crate::run::{Options, run_until};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
-use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ShardReport};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, KvPlane, ShardReport};
 use warmpath_core::table::Table;
 
 /// Shards that remember.
@@ -64,9 +66,15 @@ impl FakePlane {
 
 /// An outside whose time stands still at one minute and whose random bits count up.
 pub fn outside(plane: &Arc<FakePlane>) -> Outside {
+    outside_with(plane, Arc::new(NoKv))
+}
+
+/// The same with an event core.
+pub fn outside_with(plane: &Arc<FakePlane>, kv: Arc<dyn KvPlane>) -> Outside {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Outside {
         data_plane: plane.clone(),
+        kv,
         now: || 60_000_000_000,
         wall: || Duration::from_secs(1_700_000_000),
         say: |_| {},

@@ -10,16 +10,21 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use warmpath_core::Nanos;
-use warmpath_core::control::{DataPlane, DrainPhase};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, KvPlane};
 use warmpath_core::table::Table;
+
+/// Questions to the event core that are on their way at once; more wait.
+pub const KV_SEATS: usize = 4;
 
 /// What the admin thread takes from outside, so that tests can give their own.
 #[derive(Clone)]
 pub struct Outside {
     /// The shards.
     pub data_plane: Arc<dyn DataPlane>,
+    /// The event core.
+    pub kv: Arc<dyn KvPlane>,
     /// The monotonic clock that the shards use.
     pub now: fn() -> Nanos,
     /// Time since the Unix epoch.
@@ -57,6 +62,8 @@ pub struct Gateway {
     pub persist_fault: Option<String>,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
+    /// Who may ask the event core at the same time: few, so that its slowness fills no pool of threads.
+    pub kv_seats: Arc<Semaphore>,
     store: Store,
     next_number: u32,
     published: watch::Sender<Arc<Table>>,
@@ -75,6 +82,7 @@ impl Gateway {
             boot: Boot::default(),
             persist_fault: None,
             probers: SharedProbers::default(),
+            kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
             store,
             next_number: 0,
         }
@@ -108,7 +116,7 @@ impl Gateway {
             Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()));
         let snapshot = Snapshot { generation: table.generation, rules: rules.bodies() };
         self.store.prepare(&snapshot).map_err(|e| self.not_persisted(&e))?;
-        if let Err(fault) = self.outside.data_plane.install(table.clone()) {
+        if let Err(fault) = self.put_in_force(&table) {
             self.store.abandon();
             return Err(Refusal::Install(fault));
         }
@@ -127,7 +135,7 @@ impl Gateway {
     pub fn install(&mut self, rules: RuleSet) -> Result<(), Refusal> {
         let table =
             Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()));
-        self.outside.data_plane.install(table.clone()).map_err(Refusal::Install)?;
+        self.put_in_force(&table).map_err(Refusal::Install)?;
         self.rules = rules;
         self.publish(table);
         Ok(())
@@ -151,7 +159,7 @@ impl Gateway {
         let back =
             Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
-        match self.outside.data_plane.install(back.clone()) {
+        match self.put_in_force(&back) {
             Ok(()) => self.publish(back),
             Err(fault) => self.fault(format!("a refused change is in force: {}", fault.message)),
         }
@@ -159,6 +167,14 @@ impl Gateway {
             let file = self.store.current();
             self.fault(format!("{}: may hold a refused change: {error}; make it writable", file.display()));
         }
+    }
+
+    /// The shards serve by `table`, then the event core follows its sources; a table that the shards refuse
+    /// is not followed.
+    fn put_in_force(&self, table: &Arc<Table>) -> Result<(), InstallFault> {
+        self.outside.data_plane.install(table.clone())?;
+        self.outside.kv.follow(table.clone());
+        Ok(())
     }
 
     fn publish(&mut self, table: Arc<Table>) {

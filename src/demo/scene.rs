@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use warmpath_admin::{AdminFault, Options, Outside};
+use warmpath_admin::{AdminFault, NoKv, Options, Outside};
 use warmpath_core::control::{DataPlane, ShardReport};
 use warmpath_perf::engine::faults::Faults;
 use warmpath_perf::engine::{Config, Handle, Timing, start};
@@ -193,6 +193,7 @@ fn admin(
 ) -> Result<JoinHandle<Result<(), AdminFault>>, String> {
     let outside = Outside {
         data_plane: fleet,
+        kv: Arc::new(NoKv),
         now: clock::now,
         wall: serve::wall,
         random: serve::random,

@@ -2,20 +2,23 @@
 
 use super::*;
 use crate::fake::disk::MemoryDisk;
-use crate::fake::{FakePlane, body, outside};
+use crate::fake::kv::FakeKv;
+use crate::fake::{FakePlane, body, outside_with};
 use crate::store::Found;
 
 struct Bench {
     plane: Arc<FakePlane>,
+    kv: Arc<FakeKv>,
     disk: MemoryDisk,
     gateway: Gateway,
 }
 
 fn bench() -> Bench {
-    let (plane, disk) = (FakePlane::new(), MemoryDisk::default());
-    let mut gateway = Gateway::new(outside(&plane), Store::on(Box::new(disk.clone())), 0);
+    let (plane, kv, disk) = (FakePlane::new(), Arc::new(FakeKv::default()), MemoryDisk::default());
+    let outside = outside_with(&plane, kv.clone());
+    let mut gateway = Gateway::new(outside, Store::on(Box::new(disk.clone())), 0);
     gateway.post(&body("a", 9001)).unwrap();
-    Bench { plane, disk, gateway }
+    Bench { plane, kv, disk, gateway }
 }
 
 impl Bench {
@@ -63,6 +66,24 @@ fn a_busy_port_is_409_and_changes_nothing() {
     assert_eq!((refusal.status(), refusal.code()), (409, "address_unavailable"));
     assert_eq!((bench.plane.names(), bench.stored()), (vec!["a".into()], vec!["a".into()]));
     assert_eq!(bench.disk.names(), ["snapshot.json"]);
+}
+
+#[test]
+fn the_event_core_follows_every_table_that_the_shards_took_and_no_other() {
+    let mut bench = bench();
+    let installed = |bench: &Bench| -> Vec<u64> {
+        bench.plane.tables.lock().unwrap().iter().map(|t| t.generation).collect()
+    };
+    *bench.plane.busy.lock().unwrap() = Some(([127, 0, 0, 1], 9002).into());
+    bench.gateway.post(&body("b", 9002)).unwrap_err();
+    assert_eq!(*bench.kv.followed.lock().unwrap(), [1]);
+    bench.gateway.post(&body("c", 9003)).unwrap();
+    bench.gateway.install(bench.gateway.rules.clone()).unwrap();
+    let before = installed(&bench).len();
+    bench.disk.fail_once_at(3);
+    bench.gateway.post(&body("d", 9004)).unwrap_err();
+    assert_eq!(installed(&bench).len(), before + 2, "the refused one and the one before it again");
+    assert_eq!(*bench.kv.followed.lock().unwrap(), installed(&bench));
 }
 
 #[test]
