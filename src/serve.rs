@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use warmpath_admin::{Options, Outside};
+use warmpath_admin::{NoKv, Options, Outside};
 use warmpath_core::environment::Environment;
 use warmpath_ring::{Epoll, Sizes, Uring, clock};
 use warmpath_shards::budget::Budget;
@@ -95,6 +95,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
     let outside = Outside {
         data_plane: Arc::new(fleet),
+        kv: Arc::new(NoKv),
         environment: Arc::new(environment()),
         now: clock::now,
         wall,

@@ -3,6 +3,7 @@
 
 mod client;
 mod follow;
+mod kv;
 mod show;
 
 use crate::rules_file::RulesFile;
@@ -10,7 +11,6 @@ use crate::run::DEFAULT_SOCKET;
 use clap::{Args, Subcommand, ValueEnum};
 use client::Client;
 use follow::Follow;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, Write};
@@ -27,6 +27,7 @@ const POLL_EACH: Duration = Duration::from_millis(500);
   warmpath ctl rules list                    rules in force
   warmpath ctl rules delete chat             delete the rule named chat
   warmpath ctl receipts -f                   which endpoint serves what, and why, as it happens
+  warmpath ctl kv                            what is known of the engines' KV caches
   warmpath ctl ready && echo ready           exit code 1 while the gateway is not ready")]
 pub struct CtlArgs {
     /// The gateway's control socket.
@@ -62,6 +63,8 @@ pub enum Verb {
     Ready,
     /// What each shard is doing.
     Shards,
+    /// What is known of the engines' KV caches.
+    Kv(kv::KvArgs),
     /// The last requests: status, endpoint, reason, model, times.
     Receipts {
         /// Go on and print new ones as they come.
@@ -140,6 +143,7 @@ pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
             let answer = client.get("/netlox/v1/shards")?;
             printer.answer(&answer, show::shards)
         }
+        Verb::Kv(args) => kv::run(&client, args.verb.as_ref(), &mut printer),
         Verb::Receipts { follow: false, last } => {
             let answer = client.get(&format!("/netlox/v1/receipts?last={last}"))?;
             printer.answer(&answer, show::receipts)
@@ -187,7 +191,7 @@ fn list(client: &Client, printer: &mut Printer) -> Result<(), CtlFault> {
 
 /// Asks by name, then by id.
 fn named(client: &Client, method: &str, name: &str) -> Result<Value, CtlFault> {
-    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+    let name = client::encoded(name);
     let by = |kind| client.call(method, &format!("/netlox/v1/config/loadbalancer/{kind}/{name}"), "");
     let (status, answer) = match by("name")? {
         (404, unknown) => match by("id")? {

@@ -1,10 +1,12 @@
 //! Stand-ins for tests: shards that only remember what they were told, a gateway on free ports, a client.
 
 pub mod disk;
+pub mod kv;
 
 use crate::change::{Wanted, change};
 use crate::disk::{Disk, RealDisk};
 use crate::gateway::Outside;
+use crate::kv::NoKv;
 use crate::refusal::Refusal;
 use crate::run::{Options, run_until};
 use crate::serve::Shared;
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
-use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ShardReport};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, KvPlane, ShardReport};
 use warmpath_core::table::Table;
 
 /// The longest that a test waits before it fails.
@@ -71,10 +73,16 @@ impl FakePlane {
 
 /// An outside whose time stands still at one minute and whose random bits count up.
 pub fn outside(plane: &Arc<FakePlane>) -> Outside {
+    outside_with(plane, Arc::new(NoKv))
+}
+
+/// The same with an event core.
+pub fn outside_with(plane: &Arc<FakePlane>, kv: Arc<dyn KvPlane>) -> Outside {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Outside {
         data_plane: plane.clone(),
         environment: Arc::default(),
+        kv,
         now: || 60_000_000_000,
         wall: || Duration::from_secs(1_700_000_000),
         say: |_| {},

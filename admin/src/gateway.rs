@@ -9,11 +9,14 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use warmpath_core::Nanos;
-use warmpath_core::control::{DataPlane, DrainPhase};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, KvPlane};
 use warmpath_core::environment::Environment;
 use warmpath_core::table::Table;
+
+/// Questions to the event core that are on their way at once; more wait.
+pub const KV_SEATS: usize = 4;
 
 /// What the admin thread takes from outside, so that tests can give their own.
 #[derive(Clone)]
@@ -22,6 +25,8 @@ pub struct Outside {
     pub data_plane: Arc<dyn DataPlane>,
     /// What the process's environment says of exact routing.
     pub environment: Arc<Environment>,
+    /// The event core.
+    pub kv: Arc<dyn KvPlane>,
     /// The monotonic clock that the shards use.
     pub now: fn() -> Nanos,
     /// Time since the Unix epoch.
@@ -66,6 +71,8 @@ pub struct Gateway {
     pub persist_fault: Option<String>,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
+    /// Who may ask the event core at the same time: few, so that its slowness fills no pool of threads.
+    pub kv_seats: Arc<Semaphore>,
     /// Where its rules are kept.
     pub(crate) store: Arc<Store>,
     /// Held while a change is made; the others wait in the order they came.
@@ -87,6 +94,7 @@ impl Gateway {
             boot: Boot::default(),
             persist_fault: None,
             probers: SharedProbers::default(),
+            kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
             store: Arc::new(store),
             turn: Arc::default(),
             next_number: 0,
@@ -122,7 +130,7 @@ impl Gateway {
     /// Puts `rules`, which are on disk already, in force.
     pub fn install(&mut self, rules: RuleSet) -> Result<(), Refusal> {
         let table = self.next_table(&rules);
-        self.outside.data_plane.install(table.clone()).map_err(Refusal::Install)?;
+        self.put_in_force(&table).map_err(Refusal::Install)?;
         self.rules = rules;
         self.publish(table);
         Ok(())
@@ -146,12 +154,20 @@ impl Gateway {
             Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
         let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
         if self.phase < DrainPhase::Closing {
-            match self.outside.data_plane.install(back.clone()) {
+            match self.put_in_force(&back) {
                 Ok(()) => self.publish(back),
                 Err(fault) => self.fault(format!("a refused change is in force: {}", fault.message)),
             }
         }
         snapshot
+    }
+
+    /// The shards serve by `table`, then the event core follows its sources; a table that the shards refuse
+    /// is not followed.
+    pub fn put_in_force(&self, table: &Arc<Table>) -> Result<(), InstallFault> {
+        self.outside.data_plane.install(table.clone())?;
+        self.outside.kv.follow(table.clone());
+        Ok(())
     }
 
     fn publish(&mut self, table: Arc<Table>) {

@@ -1,8 +1,8 @@
 //! The admin thread: the rules an operator wants, made durable and put in force; REST over TCP and a unix
 //! socket; health probes; metrics; going down in order; and `warmpath ctl`, the client of all that.
 //!
-//! Must never: touch a request of a client, or know a shard other than by
-//! [`warmpath_core::control::DataPlane`].
+//! Must never: touch a request of a client, or know a shard or the event core other than by
+//! [`warmpath_core::control`].
 
 pub mod answer;
 mod boot;
@@ -14,6 +14,7 @@ mod down;
 mod fake;
 pub mod gateway;
 pub mod health;
+pub mod kv;
 pub mod metrics;
 pub mod refusal;
 pub mod rest;
@@ -26,4 +27,5 @@ mod store;
 
 pub use ctl::{CtlArgs, CtlFault, run_ctl};
 pub use gateway::Outside;
+pub use kv::NoKv;
 pub use run::{AdminFault, DEFAULT_ADMIN, DEFAULT_SOCKET, DEFAULT_STATE_DIR, Options, run};

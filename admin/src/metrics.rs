@@ -1,18 +1,21 @@
 //! What `GET /netlox/v1/metrics` says. Owns the one table of families (name, type, help, where its samples
 //! come from); must never emit a sample whose family the table does not list.
 //!
-//! The `loxilb_proxy_*` families are those of the loxilb AI gateway, so that its dashboards keep working;
-//! the `warmpath_*` families are this gateway's own.
+//! The `loxilb_*` families are those of the loxilb AI gateway, so that its dashboards keep working; the
+//! `warmpath_*` families are this gateway's own.
 
+mod kv;
 mod text;
 
+use crate::kv::KvEndpoint;
 use crate::rest::status::count_word;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use text::Page;
 use warmpath_core::Nanos;
-use warmpath_core::control::{Count, DrainPhase, FIRST_BYTE_BUCKETS_US, ShardReport};
+use warmpath_core::control::{Count, DrainPhase, FIRST_BYTE_BUCKETS_US, KvReport, ShardReport};
 use warmpath_core::shared::EndpointState;
 use warmpath_core::table::Table;
 
@@ -24,10 +27,16 @@ pub struct Facts<'a> {
     pub phase: DrainPhase,
     /// Now, on the clock of the shards.
     pub now: Nanos,
+    /// The same moment since the Unix epoch.
+    pub wall: Duration,
     /// Resident memory of the process in bytes; `None` where the system does not tell.
     pub resident: Option<u64>,
     /// A report of each shard.
     pub reports: &'a [ShardReport],
+    /// The event core's report, if it answered.
+    pub kv: Option<&'a KvReport>,
+    /// Endpoints of rules with exact routing, each with its part of that.
+    pub kv_endpoints: &'a [KvEndpoint<'a>],
 }
 
 /// One family.
@@ -48,6 +57,11 @@ const fn family(
 }
 
 /// All families, in the order of the page.
+fn families() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().chain(kv::LOXILB).chain(kv::OWN)
+}
+
+/// Those of rules, endpoints and shards.
 const FAMILIES: &[Family] = &[
     family("loxilb_proxy_active_connections", "gauge", "Client connections now open.", |f, p| {
         p.sample("", &[], sum(f, |r| r.clients));
@@ -151,7 +165,7 @@ const FAMILIES: &[Family] = &[
 /// The page, in the Prometheus text format 0.0.4.
 pub fn render(facts: &Facts) -> String {
     let mut page = Page::default();
-    for family in FAMILIES {
+    for family in families() {
         page.family(family.name, family.kind, family.help);
         (family.samples)(facts, &mut page);
     }

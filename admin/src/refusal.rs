@@ -55,6 +55,30 @@ pub enum Refusal {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// An argument that the query needs is not there.
+    Missing {
+        /// Its name.
+        name: &'static str,
+        /// What it says.
+        allowed: &'static str,
+    },
+    /// No service has this number.
+    NoService(u32),
+    /// The service's rule does not ask for exact routing.
+    NotExact(u32),
+    /// The service has no endpoint of this index.
+    NoEndpoint {
+        /// The service's number.
+        service: u32,
+        /// The index asked for.
+        index: u32,
+        /// Endpoints it has.
+        count: usize,
+    },
+    /// The event core gave no answer, or does not know a source yet.
+    KvSilent,
+    /// The events of this endpoint are published, not drained.
+    NotDrained(SocketAddr),
     /// The change can't be made durable.
     Disk {
         /// Whether the disk is full or over quota.
@@ -102,19 +126,20 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Body { fault, .. } => fault.status,
-            Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Twice { .. } | Refusal::Incomplete => {
-                400
-            }
+            Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
+            Refusal::Twice { .. } | Refusal::Incomplete => 400,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
+            Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
             | Refusal::EngineFixed { .. }
             | Refusal::Ambiguous(_)
+            | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
             Refusal::TooLarge => 413,
-            Refusal::Draining => 503,
+            Refusal::Draining | Refusal::KvSilent => 503,
             Refusal::Disk { .. } => 507,
         }
     }
@@ -131,6 +156,12 @@ impl Refusal {
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
+            Refusal::Missing { .. } => "missing_argument",
+            Refusal::NoService(_) => "no_such_service",
+            Refusal::NotExact(_) => "not_exact",
+            Refusal::NoEndpoint { .. } => "no_such_endpoint",
+            Refusal::KvSilent => "event_core_silent",
+            Refusal::NotDrained(_) => "not_drained",
             Refusal::Disk { full: true, .. } => "disk_full",
             Refusal::Disk { .. } => "disk_unwritable",
             Refusal::Install(_) => "address_unavailable",
@@ -162,6 +193,11 @@ impl Refusal {
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
             }
+            Refusal::Missing { name, allowed } => json!({"member": name, "value": null, "allowed": allowed}),
+            Refusal::NoService(number) | Refusal::NotExact(number) => {
+                json!({"member": "service_id", "value": number})
+            }
+            Refusal::NoEndpoint { index, .. } => json!({"member": "ep_idx", "value": index}),
             Refusal::Install(fault) => json!({"address": fault.vip.to_string()}),
             _ => json!({}),
         };
@@ -198,6 +234,28 @@ impl fmt::Display for Refusal {
             Refusal::Argument { name, value, allowed } => {
                 write!(f, "invalid argument {name}: {value:?} is not {allowed}")
             }
+            Refusal::Missing { name, allowed } => {
+                write!(f, "the query lacks {name}: add {name}= with {allowed}")
+            }
+            Refusal::NoService(number) => {
+                write!(f, "no service has the number {number}; GET /netlox/v1/config/ai/kv/status lists them")
+            }
+            Refusal::NotExact(number) => {
+                write!(f, "service {number} does not route by blocks; set kvExactMode in its rule")
+            }
+            Refusal::NoEndpoint { service, index, count } => {
+                write!(f, "service {service} has no endpoint {index}; it has {count}, counted from 0")
+            }
+            Refusal::KvSilent => {
+                write!(
+                    f,
+                    "the event core gave no answer, or does not know this endpoint yet; ask again shortly"
+                )
+            }
+            Refusal::NotDrained(endpoint) => write!(
+                f,
+                "the events of {endpoint} are published to any number of readers; there is no stream to take over"
+            ),
             Refusal::Disk { full: true, cause } => {
                 write!(f, "the disk of the state directory is full, nothing was changed: {cause}")
             }

@@ -1,5 +1,6 @@
 //! The handlers of the admin API, a file a subject. Own the JSON that people and scripts see; must never
 //! change the rules but through [`crate::gateway::Gateway`].
 
+pub mod kv;
 pub mod load_balancer;
 pub mod status;

@@ -5,9 +5,9 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{load_balancer as lb, status};
+use crate::rest::{kv, load_balancer as lb, status};
 use percent_encoding::percent_decode_str;
-use warmpath_core::control::ShardReport;
+use warmpath_core::control::{KvPlane, KvReport, ShardReport};
 
 /// One request, taken apart.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,9 @@ pub struct Call {
 /// What a handler gives back.
 pub type Answered = Result<Answer, Refusal>;
 
+/// A question to the event core, which may block shortly: answered beside the admin thread.
+pub type KvAsk = Box<dyn FnOnce(&dyn KvPlane) -> Answered + Send>;
+
 /// How a row is answered.
 #[derive(Clone, Copy)]
 pub enum Handler {
@@ -32,6 +35,10 @@ pub enum Handler {
     Change(fn(&Gateway, &Call) -> Result<Wanted, Refusal>),
     /// With a report of every shard.
     Reports(fn(&Gateway, &Call, &[ShardReport]) -> Answered),
+    /// With a report of every shard and one of the event core, if it answers.
+    AllReports(fn(&Gateway, &Call, &[ShardReport], Option<&KvReport>) -> Answered),
+    /// By the event core; what is asked follows from the call and the admin thread's state.
+    Kv(fn(&Gateway, &Call) -> Result<KvAsk, Refusal>),
 }
 
 /// A row of the table.
@@ -67,6 +74,15 @@ const fn reports(
     Route { method: "GET", path, handler: Handler::Reports(handler), doc }
 }
 
+const fn event_core(
+    method: &'static str,
+    path: &'static str,
+    handler: fn(&Gateway, &Call) -> Result<KvAsk, Refusal>,
+    doc: &'static str,
+) -> Route {
+    Route { method, path, handler: Handler::Kv(handler), doc }
+}
+
 const RULE: &str = "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
 const HOST_RULE: &str =
     "/netlox/v1/config/loadbalancer/hosturl/{host}/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
@@ -74,6 +90,8 @@ const RULE_STATUS: &str =
     "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/status";
 const RULE_STATS: &str =
     "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/stats";
+const INVENTORY: &str = "/netlox/v1/config/ai/kv/inventory";
+const REACQUIRE: &str = "/netlox/v1/config/ai/kv/reacquire";
 
 /// The table.
 pub const ROUTES: &[Route] = &[
@@ -93,8 +111,26 @@ pub const ROUTES: &[Route] = &[
     change("DELETE", "/netlox/v1/config/loadbalancer/id/{id}", lb::delete_by_id, "delete it"),
     change("POST", "/netlox/v1/rules", lb::apply, "create or replace a list of rules: all or none"),
     reports("/netlox/v1/status/ready", status::ready, "200 if requests are welcome, else 503 with reasons"),
-    reports("/netlox/v1/metrics", status::metrics, "Prometheus text"),
+    Route {
+        method: "GET",
+        path: "/netlox/v1/metrics",
+        handler: Handler::AllReports(status::metrics),
+        doc: "Prometheus text",
+    },
     reports("/netlox/v1/shards", status::shards, "what each shard knows of itself"),
+    event_core("GET", "/netlox/v1/config/ai/kv/status", kv::status, "the event core, its sources and ranks"),
+    event_core(
+        "GET",
+        INVENTORY,
+        kv::inventory,
+        "blocks of ?service_id=&ep_idx=; &rank=, &tier=, &limit=, &from=",
+    ),
+    event_core(
+        "POST",
+        REACQUIRE,
+        kv::reacquire,
+        "take the drained stream of ?service_id=&ep_idx= over again",
+    ),
     reports("/netlox/v1/receipts", status::receipts, "recent requests; ?last=N, ?since=CURSOR"),
 ];
 
@@ -135,6 +171,11 @@ impl Call {
     /// The first query member of this name.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// A query member that must be there; `allowed` says what it is.
+    pub fn needed(&self, name: &'static str, allowed: &'static str) -> Result<&str, Refusal> {
+        self.query(name).ok_or(Refusal::Missing { name, allowed })
     }
 
     /// A query member as a number, `otherwise` if absent.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
-use warmpath_core::control::ShardReport;
+use warmpath_core::control::{KvPlane, ShardReport};
 
 /// Bytes of a request body that are accepted.
 pub const BODY_MAX: usize = 1 << 20;
@@ -126,6 +126,14 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
             let reports = reports(&gateway).await;
             handler(&gateway.borrow(), &call, &reports)
         }
+        Handler::AllReports(handler) => {
+            let (reports, kv) = tokio::join!(reports(&gateway), ask_kv(&gateway, |kv| kv.report()));
+            handler(&gateway.borrow(), &call, &reports, kv.flatten().as_ref())
+        }
+        Handler::Kv(handler) => {
+            let ask = handler(&gateway.borrow(), &call)?;
+            ask_kv(&gateway, ask).await.unwrap_or(Err(Refusal::KvSilent))
+        }
     }
 }
 
@@ -139,6 +147,22 @@ fn asked(method: &Method) -> &str {
 pub async fn reports(gateway: &Shared) -> Vec<ShardReport> {
     let data_plane = gateway.borrow().outside.data_plane.clone();
     tokio::task::spawn_blocking(move || data_plane.reports()).await.unwrap_or_default()
+}
+
+/// Asks the event core beside the admin thread. A seat is kept until it has answered, even if the client has
+/// left meanwhile. `None` if the question broke.
+async fn ask_kv<T: Send + 'static>(
+    gateway: &Shared,
+    ask: impl FnOnce(&dyn KvPlane) -> T + Send + 'static,
+) -> Option<T> {
+    let (kv, seats) = (gateway.borrow().outside.kv.clone(), gateway.borrow().kv_seats.clone());
+    let seat = seats.acquire_owned().await.ok()?;
+    let asked = tokio::task::spawn_blocking(move || {
+        let answer = ask(&*kv);
+        drop(seat);
+        answer
+    });
+    asked.await.ok()
 }
 
 async fn whole_body(body: Incoming) -> Result<Vec<u8>, Refusal> {

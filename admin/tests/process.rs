@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use warmpath_admin::{Options, Outside, run};
+use warmpath_admin::{NoKv, Options, Outside, run};
 use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ShardReport};
 use warmpath_core::table::Table;
 
@@ -49,6 +49,7 @@ fn gateway_process() {
     let outside = Outside {
         data_plane: Arc::new(IdleShards),
         environment: Arc::default(),
+        kv: Arc::new(NoKv),
         now: || 0,
         wall: || Duration::ZERO,
         say: |_| {},

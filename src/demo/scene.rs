@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use warmpath_admin::{AdminFault, Options, Outside};
+use warmpath_admin::{AdminFault, NoKv, Options, Outside};
 use warmpath_core::control::{DataPlane, ShardReport};
 use warmpath_perf::engine::faults::Faults;
 use warmpath_perf::engine::{Config, Handle, Timing, start};
@@ -194,6 +194,7 @@ fn admin(
     let outside = Outside {
         data_plane: fleet,
         environment: Arc::default(),
+        kv: Arc::new(NoKv),
         now: clock::now,
         wall: serve::wall,
         random: serve::random,

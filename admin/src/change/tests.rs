@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fake::disk::MemoryDisk;
-use crate::fake::{FakePlane, body, outside, post};
+use crate::fake::kv::FakeKv;
+use crate::fake::{FakePlane, body, outside_with, post};
 use crate::store::Found;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -11,16 +12,18 @@ use warmpath_core::environment::Environment;
 
 struct Bench {
     plane: Arc<FakePlane>,
+    kv: Arc<FakeKv>,
     disk: MemoryDisk,
     gateway: Shared,
 }
 
 fn bench() -> Bench {
-    let (plane, disk) = (FakePlane::new(), MemoryDisk::default());
-    let gateway = Gateway::new(outside(&plane), Store::on(Box::new(disk.clone())), 0);
+    let (plane, kv, disk) = (FakePlane::new(), Arc::new(FakeKv::default()), MemoryDisk::default());
+    let outside = outside_with(&plane, kv.clone());
+    let gateway = Gateway::new(outside, Store::on(Box::new(disk.clone())), 0);
     let gateway = Rc::new(RefCell::new(gateway));
     post(&gateway, &body("a", 9001)).unwrap();
-    Bench { plane, disk, gateway }
+    Bench { plane, kv, disk, gateway }
 }
 
 impl Bench {
@@ -122,6 +125,25 @@ fn endpoints_that_stay_keep_their_order_and_new_ones_follow() {
     let ports: Vec<_> =
         bench.gateway.borrow().rules.rules()[0].endpoints.iter().map(|e| e.address.port()).collect();
     assert_eq!(ports, [3, 1, 2]);
+}
+
+#[test]
+fn the_event_core_follows_every_table_that_the_shards_took_and_no_other() {
+    let bench = bench();
+    let installed = |bench: &Bench| -> Vec<u64> {
+        bench.plane.tables.lock().unwrap().iter().map(|t| t.generation).collect()
+    };
+    *bench.plane.busy.lock().unwrap() = Some(([127, 0, 0, 1], 9002).into());
+    bench.post(&body("b", 9002)).unwrap_err();
+    assert_eq!(*bench.kv.followed.lock().unwrap(), [1]);
+    bench.post(&body("c", 9003)).unwrap();
+    let rules = bench.gateway.borrow().rules.clone();
+    bench.gateway.borrow_mut().install(rules).unwrap();
+    let before = installed(&bench).len();
+    bench.disk.fail_once_at(3);
+    bench.post(&body("d", 9004)).unwrap_err();
+    assert_eq!(installed(&bench).len(), before + 2, "the refused one and the one before it again");
+    assert_eq!(*bench.kv.followed.lock().unwrap(), installed(&bench));
 }
 
 /// A rule that asks for exact routing by blocks of this kind of engine.

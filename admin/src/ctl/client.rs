@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -79,6 +80,11 @@ pub fn accepted(status: u16, answer: Value) -> Result<Value, CtlFault> {
         200..=299 => Ok(answer),
         _ => Err(CtlFault(reason(status, &answer))),
     }
+}
+
+/// A value as it stands in a path or query.
+pub fn encoded(value: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(value, NON_ALPHANUMERIC)
 }
 
 /// The sentence of an error envelope.

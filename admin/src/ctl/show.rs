@@ -96,16 +96,18 @@ fn receipt_line(cells: &[String; RECEIPT_COLUMNS.len()]) -> String {
     padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
 }
 
-fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+/// The members of a list; none where there is no list.
+pub fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn words<const N: usize>(heads: [&str; N]) -> Vec<String> {
+/// Cells of a head.
+pub fn words<const N: usize>(heads: [&str; N]) -> Vec<String> {
     heads.map(String::from).into()
 }
 
 /// A value as a cell: `-` for nothing. What came from a client may not move the terminal's cursor.
-fn word(value: &Value) -> String {
+pub fn word(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
         Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
@@ -115,7 +117,7 @@ fn word(value: &Value) -> String {
 }
 
 /// Microseconds in the unit that reads best.
-fn time(micros: &Value) -> String {
+pub fn time(micros: &Value) -> String {
     match micros.as_u64() {
         None | Some(0) => "-".into(),
         Some(us @ ..1_000) => format!("{us} µs"),
@@ -131,7 +133,7 @@ fn clock(ms: u64) -> String {
 }
 
 /// Rows with each column as wide as its widest cell.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

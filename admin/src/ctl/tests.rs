@@ -16,7 +16,7 @@ struct Line {
 }
 
 /// What `warmpath ctl` prints for these words, or its sentence.
-fn ctl(gateway: &Running, words: &[&str]) -> Result<String, String> {
+pub fn ctl(gateway: &Running, words: &[&str]) -> Result<String, String> {
     let socket = gateway.options.socket.to_str().unwrap();
     let line = Line::try_parse_from(["ctl", "--socket", socket].iter().chain(words)).unwrap();
     let mut out = Vec::new();

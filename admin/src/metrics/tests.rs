@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::fake::body;
+use crate::fake::kv::{exact_report, exact_rule};
+use crate::kv::endpoints;
 use std::collections::HashMap;
-use warmpath_core::control::AnswerCount;
+use warmpath_core::control::{AnswerCount, SourceReport};
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
+use warmpath_core::shared::Fence;
 
 /// A sample as the reader sees it: name, labels as written, value.
 type Sample = (String, String, f64);
@@ -71,14 +74,33 @@ fn report(shard: usize) -> ShardReport {
 }
 
 fn page() -> String {
+    page_with(|_| {})
+}
+
+/// The page of a plain rule and two exact ones that share a source, after `change` to the event core's
+/// report, at one minute by both clocks.
+fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     let mut given = body("na\"me\\", 9001);
     given["serviceArguments"]["model_name"] = "m".into();
-    let rule = parse(&given, &Environment::default(), || "id".into()).unwrap();
-    let table = Table::next(&Table::default(), vec![rule], &mut 0, 0);
-    let reports = [report(0), report(1)];
-    let facts =
-        Facts { table: &table, phase: DrainPhase::Serving, now: 0, resident: Some(4096), reports: &reports };
-    render(&facts)
+    let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
+    let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
+    let rules = [plain].into_iter().chain(exact).collect();
+    let table = Table::next(&Table::default(), rules, &mut 0, 0);
+    let (reports, mut kv) = ([report(0), report(1)], exact_report());
+    for (source, number) in kv.sources.iter_mut().zip([3, 4]) {
+        source.source = number;
+    }
+    change(&mut kv);
+    render(&Facts {
+        table: &table,
+        phase: DrainPhase::Serving,
+        now: 60_000_000_000,
+        wall: Duration::from_secs(1_700_000_000),
+        resident: Some(4096),
+        reports: &reports,
+        kv: Some(&kv),
+        kv_endpoints: &endpoints(&table, Some(&kv)),
+    })
 }
 
 fn value(samples: &[Sample], name: &str, labels: &str) -> f64 {
@@ -89,7 +111,7 @@ fn value(samples: &[Sample], name: &str, labels: &str) -> f64 {
 #[test]
 fn the_page_is_well_formed_and_every_family_has_samples() {
     let (families, samples) = read(&page());
-    let listed: Vec<_> = FAMILIES.iter().map(|f| f.name.to_string()).collect();
+    let listed: Vec<_> = super::families().map(|f| f.name.to_string()).collect();
     assert_eq!(families, listed);
     for family in &listed {
         assert!(samples.iter().any(|(n, ..)| n.starts_with(family.as_str())), "{family} has no sample");
@@ -113,6 +135,104 @@ fn the_figures_are_the_sums_of_the_reports() {
     assert_eq!(value("warmpath_answers_total", &format!("{rule},endpoint=\"\",status_class=\"5xx\"")), 4.0);
     assert_eq!(value("warmpath_endpoint_available", "endpoint=\"127.0.0.1:8000\""), 1.0);
     assert_eq!(value("warmpath_resident_memory_bytes", ""), 4096.0);
+}
+
+#[test]
+fn the_event_cores_families_have_the_labels_of_the_loxilb_gateway() {
+    let (_, samples) = read(&page());
+    let value = |name: &str, labels: &str| value(&samples, name, labels);
+    let of = |service: u32, ep: u32| format!("service=\"{service}\",ep=\"{ep}\"");
+    assert_eq!(value("loxilb_pd_ep_info", "service=\"2\",ep_idx=\"1\",ep=\"127.0.0.1:8002\""), 1.0);
+    for service in [2, 5] {
+        assert_eq!(value("loxilb_pd_kv_blocks", &format!("service=\"{service}\",ep_idx=\"0\"")), 21.0);
+        assert_eq!(value("loxilb_kv_subscriber_connected", &of(service, 0)), 1.0);
+        assert_eq!(value("loxilb_kv_subscriber_reconnect_total", &of(service, 0)), 3.0);
+        assert_eq!(value("loxilb_kv_subscriber_recv_error_total", &of(service, 0)), 7.0);
+        let last = value("loxilb_kv_subscriber_last_event_timestamp_seconds", &of(service, 0));
+        assert_eq!(last, 1_700_000_000.0 - 2.5, "of the rank that spoke last");
+        for (reason, count) in [("schema_mismatch", 27.0), ("decode_error", 31.0), ("rank_mismatch", 35.0)] {
+            let labels = format!("{},reason=\"{reason}\"", of(service, 0));
+            assert_eq!(value("loxilb_kv_subscriber_wire_reject_total", &labels), count);
+        }
+        assert_eq!(value("loxilb_kv_inv_cap_evictions_total", &of(service, 0)), 39.0);
+        assert_eq!(value("loxilb_kv_inventory_fresh", &of(service, 0)), 1.0);
+    }
+    assert_eq!(value("loxilb_kv_subscriber_connected", &of(2, 1)), 0.0);
+    assert_eq!(value("loxilb_kv_inventory_fresh", &of(2, 1)), 0.0);
+    let silent = |(name, labels, _): &Sample| name.contains("last_event") && *labels == of(2, 1);
+    assert!(!samples.iter().any(silent), "no event, no time");
+}
+
+#[test]
+fn the_event_cores_own_families_tell_ranks_and_tiers_apart() {
+    let (_, samples) = read(&page());
+    let value = |name: &str, labels: &str| value(&samples, name, labels);
+    for (name, figure) in [
+        ("index_blocks", 31.0),
+        ("index_capacity_blocks", 1_000.0),
+        ("index_bytes", 65_536.0),
+        ("index_refused_total", 39.0),
+        ("cpu_seconds_total", 1.5),
+    ] {
+        assert_eq!(value(&format!("warmpath_kv_{name}"), ""), figure);
+    }
+    let second = "service=\"5\",ep_idx=\"0\",endpoint=\"127.0.0.1:8001\",rank=\"1\"";
+    assert_eq!(value("warmpath_kv_connected", second), 1.0);
+    assert_eq!(value("warmpath_kv_standing", &format!("{second},standing=\"since\"")), 1.0);
+    for (tier, blocks) in [("gpu", 11.0), ("host", 21.0), ("disk", 31.0)] {
+        assert_eq!(value("warmpath_kv_blocks", &format!("{second},tier=\"{tier}\"")), blocks);
+    }
+    for (name, count) in
+        [("batches", 6.0), ("stored", 8.0), ("removed", 10.0), ("cleared", 12.0), ("replays", 22.0)]
+    {
+        assert_eq!(value(&format!("warmpath_kv_{name}_total"), second), count);
+    }
+    let fenced = "service=\"2\",ep_idx=\"1\",endpoint=\"127.0.0.1:8002\",fence=\"ownership\"";
+    assert_eq!(value("warmpath_kv_fenced", fenced), 1.0);
+    let free = "service=\"2\",ep_idx=\"0\",endpoint=\"127.0.0.1:8001\",fence=\"\"";
+    assert_eq!(value("warmpath_kv_fenced", free), 0.0);
+    let info = "service=\"2\",ep_idx=\"1\",endpoint=\"127.0.0.1:8002\",rule=\"ex\\\"act\",model=\"\",\
+                engine=\"sglang\",version=\"1.2\\\"\\\\\\nrc\",hash_algo=\"sha256_sglang\",transport=\"drain\"";
+    assert_eq!(value("warmpath_kv_source_info", info), 1.0);
+}
+
+#[test]
+fn an_endpoint_is_connected_and_fresh_only_if_every_rank_is() {
+    type Change = fn(&mut SourceReport);
+    let cases: [(Change, f64, f64); 7] = [
+        (|_| {}, 1.0, 1.0),
+        (|s| s.ranks[1].connected = false, 0.0, 0.0),
+        (|s| s.ranks[0].standing = "unproven", 1.0, 0.0),
+        (|s| s.ranks[1].standing = "empty", 1.0, 0.0),
+        (|s| s.ranks[1].standing = "complete", 1.0, 1.0),
+        (|s| s.fence = Some(Fence::Drift), 1.0, 0.0),
+        (|s| s.ranks.clear(), 0.0, 0.0),
+    ];
+    for (at, (change, connected, fresh)) in cases.into_iter().enumerate() {
+        let (_, samples) = read(&page_with(|kv| change(&mut kv.sources[0])));
+        let value = |name: &str| value(&samples, name, "service=\"2\",ep=\"0\"");
+        assert_eq!(value("loxilb_kv_subscriber_connected"), connected, "case {at}");
+        assert_eq!(value("loxilb_kv_inventory_fresh"), fresh, "case {at}");
+    }
+}
+
+#[test]
+fn without_an_event_core_its_families_are_empty_and_addresses_are_still_told() {
+    let table = Table::next(&Table::default(), vec![exact_rule("a", 9001, &[8001], 1)], &mut 0, 0);
+    let facts = Facts {
+        table: &table,
+        phase: DrainPhase::Serving,
+        now: 0,
+        wall: Duration::ZERO,
+        resident: None,
+        reports: &[],
+        kv: None,
+        kv_endpoints: &endpoints(&table, None),
+    };
+    let (_, samples) = read(&render(&facts));
+    let mut named: Vec<_> = samples.iter().map(|(name, ..)| name.as_str()).collect();
+    named.retain(|name| name.contains("_kv_") || name.starts_with("loxilb_pd"));
+    assert_eq!(named, ["loxilb_pd_ep_info", "warmpath_kv_source_info"]);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::health;
+use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
 use crate::routes::{Answered, Call};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
-use warmpath_core::control::{Count, DrainPhase, ShardReport};
+use warmpath_core::control::{Count, DrainPhase, KvReport, ShardReport};
 use warmpath_core::receipt::{Outcome, Receipt};
 
 /// 200 while new requests are welcome, else 503; the same body for both. `warnings` are things to look at
@@ -43,14 +44,17 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
 }
 
 /// Prometheus text.
-pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
+pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<&KvReport>) -> Answered {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let facts = Facts {
         table: &gateway.table,
         phase: gateway.phase,
         now: (gateway.outside.now)(),
+        wall: (gateway.outside.wall)(),
         resident: metrics::resident(&status),
         reports,
+        kv,
+        kv_endpoints: &endpoints(&gateway.table, kv),
     };
     Ok(Answer::metrics(metrics::render(&facts)))
 }
