@@ -3,6 +3,7 @@
 
 pub mod prefix;
 pub mod ring;
+pub mod tuning;
 mod turns;
 
 use crate::fleet::{EndpointView, Excluded};
