@@ -177,13 +177,14 @@ impl<'q, 'a> Pool<'q, 'a> {
         let may = |c: &Candidate| c.available && !question.excluded.contains(usize::from(c.endpoint));
         let backup = !question.candidates.iter().any(|c| may(c) && !c.backup);
         let mut pool = Pool { question, backup, count: 0, fleet: Sums::default() };
-        let (mut fleet, mut last) = (Sums::default(), None);
+        let (mut fleet, mut count, mut last) = (Sums::default(), 0, None);
         for (_, candidate) in pool.open() {
+            count += 1;
             if last.replace(candidate.endpoint) != Some(candidate.endpoint) {
                 fleet.add(candidate);
             }
         }
-        (pool.count, pool.fleet) = (pool.open().count() as u16, fleet);
+        (pool.count, pool.fleet) = (count, fleet);
         pool
     }
 
@@ -350,7 +351,7 @@ impl List<'_, '_, '_> {
             self.relief();
         }
         self.holders(false);
-        if relieves {
+        if relieves && !by_fleet {
             self.relief();
         }
     }
