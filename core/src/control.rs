@@ -2,6 +2,7 @@
 //! carry a lock or a socket.
 
 use crate::Nanos;
+use crate::decide::exact::Miss;
 use crate::receipt::Receipt;
 use crate::shared::{Fence, Tier};
 use crate::table::Table;
@@ -160,6 +161,8 @@ pub struct ShardReport {
     pub counts: Vec<(Count, u64)>,
     /// Requests by service number, endpoint index and status class (1 to 5).
     pub answers: Vec<AnswerCount>,
+    /// Exact routing by service.
+    pub exact: Vec<ExactReport>,
     /// First-byte times: counts by bucket, bounds in [`FIRST_BYTE_BUCKETS_US`], last is above all.
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
@@ -193,6 +196,36 @@ pub struct AnswerCount {
     pub class: u8,
     /// How many.
     pub count: u64,
+}
+
+/// How exact routing went for one service since it came into force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExactReport {
+    /// The service's number.
+    pub service: u32,
+    /// Requests that it decided, by endpoint index in the table of the report's generation.
+    pub endpoints: Vec<ExactCount>,
+    /// Requests that it left to the selector, by why.
+    pub misses: Vec<(Miss, u64)>,
+    /// Lookups without a hit in a row that was suspiciously long.
+    pub zero_hits: u64,
+    /// Tokens of prompts that it decided.
+    pub prompt_tokens: u64,
+    /// Tokens of them that were predicted to be cached.
+    pub predicted_tokens: u64,
+}
+
+/// How often exact routing chose one endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExactCount {
+    /// In all.
+    pub hits: u64,
+    /// In place of one with more overlap that had too much to do.
+    pub spills: u64,
+    /// To fill its empty cache.
+    pub seeds: u64,
+    /// For blocks that were on their way to it.
+    pub promised: u64,
 }
 
 /// Counted events of a shard; a closed list.

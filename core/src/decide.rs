@@ -1,6 +1,7 @@
 //! Which endpoint serves a request: `decide` takes values and returns a value. Owns the selectors and the
 //! words in which a decision explains itself; must never read a clock, a counter or a random source.
 
+pub mod exact;
 pub mod prefix;
 pub mod ring;
 pub mod tuning;
@@ -60,9 +61,53 @@ pub enum Reason {
     HashBounded,
     /// The selector hashes prefixes, the request had none; taken in turn.
     NoPrefix,
+    /// It holds the most of the prompt's leading blocks.
+    Exact,
+    /// The same, and more of them are on their way to it than are there.
+    ExactPromised,
+    /// Who holds more has as much load as it may, or costs more.
+    ExactSpill,
+    /// Who holds the most carries its share of the whole pool's load; moved to relieve it.
+    ExactRelief,
+    /// It is cold, and every so many hits are for such ones.
+    ExactSeed,
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 12] = [
+        Reason::RoundRobin,
+        Reason::Weighted,
+        Reason::LeastLoad,
+        Reason::HashHome,
+        Reason::HashNext,
+        Reason::HashBounded,
+        Reason::NoPrefix,
+        Reason::Exact,
+        Reason::ExactPromised,
+        Reason::ExactSpill,
+        Reason::ExactRelief,
+        Reason::ExactSeed,
+    ];
+
+    /// The tier that decided, as in `loxilb_ai_pd_tier_selected_total`: by blocks, or by the rule's selector.
+    pub fn tier(self) -> &'static str {
+        match self {
+            Reason::Exact
+            | Reason::ExactPromised
+            | Reason::ExactSpill
+            | Reason::ExactRelief
+            | Reason::ExactSeed => "tier15",
+            Reason::RoundRobin
+            | Reason::Weighted
+            | Reason::LeastLoad
+            | Reason::HashHome
+            | Reason::HashNext
+            | Reason::HashBounded
+            | Reason::NoPrefix => "tier2",
+        }
+    }
+
     /// The word that receipts, metrics and logs use.
     pub fn word(self) -> &'static str {
         match self {
@@ -73,6 +118,11 @@ impl Reason {
             Reason::HashNext => "hash_next",
             Reason::HashBounded => "hash_bounded",
             Reason::NoPrefix => "no_prefix",
+            Reason::Exact => "exact",
+            Reason::ExactPromised => "exact_promised",
+            Reason::ExactSpill => "exact_spill",
+            Reason::ExactRelief => "exact_relief",
+            Reason::ExactSeed => "exact_seed",
         }
     }
 }

@@ -143,6 +143,25 @@ impl Engine {
         }
     }
 
+    /// Whether a rank that holds a block has all blocks before it.
+    pub const fn is_prefix_closed(self) -> bool {
+        match self {
+            Engine::Vllm => vllm::PREFIX_CLOSED,
+            Engine::Sglang => sglang::PREFIX_CLOSED,
+            Engine::Trtllm => trtllm::PREFIX_CLOSED,
+            Engine::Llamacpp => false,
+        }
+    }
+
+    /// Whether a request can name the data-parallel rank that is to serve it, in `X-Data-Parallel-Rank`.
+    pub const fn takes_rank(self) -> bool {
+        match self {
+            Engine::Vllm => vllm::TAKES_RANK,
+            Engine::Sglang => sglang::TAKES_RANK,
+            Engine::Trtllm | Engine::Llamacpp => false,
+        }
+    }
+
     /// Agrees on one way to name blocks, or tells which of the terms can't be kept.
     pub fn contract(self, terms: &Terms<'_>) -> Result<Contract, ContractFault> {
         if !self.algorithms(terms.version).contains(&terms.algo) {

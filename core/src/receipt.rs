@@ -3,6 +3,7 @@
 
 use crate::Nanos;
 use crate::decide::Reason;
+use crate::decide::exact::Explanation;
 use crate::fault::Fault;
 use std::net::SocketAddr;
 
@@ -21,6 +22,8 @@ pub struct Receipt {
     pub endpoint: Option<SocketAddr>,
     /// What decided.
     pub reason: Option<Reason>,
+    /// How exact routing decided, or why it did not; `None` where the rule does not ask for it.
+    pub exact: Option<ExactReceipt>,
     /// Status that the client got; 0 if it left before.
     pub status: u16,
     /// How it ended.
@@ -35,6 +38,19 @@ pub struct Receipt {
     pub bytes_out: u64,
     /// Connection attempts and replays beyond the first.
     pub retries: u8,
+}
+
+/// What exact routing says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExactReceipt {
+    /// What it saw and did.
+    pub explanation: Explanation,
+    /// The data-parallel rank, where one was chosen.
+    pub rank: Option<u8>,
+    /// Tokens of the prompt, where they were counted.
+    pub prompt_tokens: u32,
+    /// Tokens of it that the endpoint was expected to have cached.
+    pub predicted_tokens: u32,
 }
 
 /// How a request ended.

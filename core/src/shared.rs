@@ -3,8 +3,12 @@
 
 mod endpoint;
 mod exact;
+mod promise;
 mod source;
 
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
+pub use promise::{
+    DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
+};
 pub use source::{Fence, RANKS_MAX, Source, SourceSpec, Tier};

@@ -24,14 +24,15 @@ impl<R: Ring> Flow<R> {
             return;
         }
         exchange.accounted = true;
-        exchange.route.charge = None;
+        self.break_promise(exchange);
+        exchange.settle();
         exchange.reserved = None;
         exchange.parked = None;
         let own = matches!(outcome, Outcome::Answered) || exchange.answer.status == 0;
         if let Some(service) = &exchange.route.service
             && status != 0
         {
-            service.count_answer((!own).then_some(exchange.route.endpoint), status);
+            service.counts.borrow_mut().answer((!own).then_some(exchange.route.endpoint), status);
         }
         self.tally.add(Count::BytesOut, exchange.answer.bytes_out);
         if exchange.answer.streamed {

@@ -2,7 +2,7 @@
 //! failed attempt, and the one replay; must never choose an endpoint.
 
 use crate::conn::{Client, Deadline, Stage, Upstream, UpstreamState};
-use crate::exchange::{Exchange, Upload};
+use crate::exchange::{Exchange, RankCharge, Upload};
 use crate::flow::Flow;
 use crate::forward::{self, Forwarded, Outgoing};
 use crate::outbox::Outbox;
@@ -125,7 +125,8 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn try_another(&mut self, client: &mut Client) {
         let Some(exchange) = &mut client.exchange else { return };
         exchange.route.upstream = None;
-        exchange.route.charge = None;
+        exchange.settle();
+        self.break_promise(exchange);
         exchange.route.tried.add(exchange.route.endpoint);
         exchange.route.retries = exchange.route.retries.saturating_add(1);
         self.tally.count(Count::Failovers);
@@ -165,6 +166,7 @@ impl<R: Ring> Flow<R> {
             body: outgoing_framing(exchange),
             forwarded: self.settings.features.forwarded.then_some(forwarded),
             request_id: (!own_id).then(|| exchange.facts.id.bytes()),
+            rank: exchange.route.rank.as_ref().and_then(RankCharge::to_name),
         };
         forward::request_head(&outgoing, &mut head);
         if let Upload::Rechunking { .. } = exchange.upload {

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use warmpath_core::Nanos;
 use warmpath_core::decide::Reason;
+use warmpath_core::decide::exact::{ANY_RANK, Explanation};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
-use warmpath_core::shared::EndpointState;
+use warmpath_core::shared::{Destination, EndpointState, Source};
 use warmpath_parser::http1::{ChunkDecoder, Headers, RequestHead, ResponseParser};
 use warmpath_ring::Sock;
 
@@ -43,6 +44,8 @@ pub struct Exchange {
     pub facts: RequestFacts,
     /// Where it goes.
     pub route: Route,
+    /// Keys of the blocks that it brings to its endpoint, thinned out, while they are promised.
+    pub promised: Vec<u64>,
     /// The answer so far.
     pub answer: Answer,
     /// When things happened.
@@ -129,6 +132,16 @@ pub struct Route {
     pub reason: Option<Reason>,
     /// The load charged for it.
     pub charge: Option<Charge>,
+    /// The rank that was chosen for it.
+    pub rank: Option<RankCharge>,
+    /// How exact routing decided, or why it did not.
+    pub explained: Option<Explanation>,
+    /// To whom blocks are promised, and since when.
+    pub promise: Option<(Destination, Nanos)>,
+    /// Tokens of its prompt, where they were counted.
+    pub prompt_tokens: u32,
+    /// Tokens of it that the endpoint is expected to have cached.
+    pub predicted_tokens: u32,
     /// The connection that carries it.
     pub upstream: Option<Sock>,
     /// That connection had carried a request before.
@@ -202,9 +215,11 @@ impl Exchange {
     pub fn clear(&mut self) {
         let mut headers = std::mem::take(&mut self.headers);
         let mut answer_headers = std::mem::take(&mut self.answer.headers);
+        let mut promised = std::mem::take(&mut self.promised);
         headers.clear();
         answer_headers.clear();
-        *self = Exchange::default_with(headers, answer_headers);
+        promised.clear();
+        *self = Exchange { promised, ..Exchange::default_with(headers, answer_headers) };
     }
 
     /// A new one with room for header lines.
@@ -217,6 +232,14 @@ impl Exchange {
             headers,
             answer: Answer { headers: answer_headers, ..Answer::default() },
             ..Exchange::default()
+        }
+    }
+
+    /// The endpoint has no more work with it: what was charged is settled. Where it went stays known.
+    pub fn settle(&mut self) {
+        self.route.charge = None;
+        if let Some(rank) = &mut self.route.rank {
+            rank.settle();
         }
     }
 
@@ -240,6 +263,47 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.0.settle();
+    }
+}
+
+/// A request counted for one rank of an endpoint, until it is settled or dropped.
+#[derive(Debug)]
+pub struct RankCharge {
+    source: Arc<Source>,
+    rank: u8,
+    settled: bool,
+    /// The client named it.
+    by_client: bool,
+}
+
+impl RankCharge {
+    /// Counts one more for `rank`; [`ANY_RANK`] counts for none.
+    pub fn of(source: Arc<Source>, rank: u8, by_client: bool) -> RankCharge {
+        source.reserve(rank);
+        RankCharge { source, rank, settled: false, by_client }
+    }
+
+    /// Counts it no longer.
+    pub fn settle(&mut self) {
+        if !std::mem::replace(&mut self.settled, true) {
+            self.source.settle(self.rank);
+        }
+    }
+
+    /// The rank; `None` where the endpoint's ranks are one.
+    pub fn rank(&self) -> Option<u8> {
+        (self.rank != ANY_RANK).then_some(self.rank)
+    }
+
+    /// The rank that the gateway has to name to the engine: it has several, and the client named none.
+    pub fn to_name(&self) -> Option<u8> {
+        self.rank().filter(|_| !self.by_client && self.source.spec().ranks > 1)
+    }
+}
+
+impl Drop for RankCharge {
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 

@@ -2,6 +2,7 @@
 //! the admin thread reaches them; must never touch a connection.
 
 use crate::budget::Budget;
+use crate::exact::{Blocks, Exact};
 use crate::flow::Flow;
 use crate::settings::Settings;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
@@ -73,7 +74,12 @@ pub type Threads = Vec<JoinHandle<Result<(), ShardFault>>>;
 impl Fleet {
     /// Starts the threads of `plan`; `make` makes a driver on its own thread. Returns when all shards are
     /// ready, or with the first fault.
-    pub fn start<R, F>(plan: &Plan, budget: Arc<Budget>, make: F) -> Result<(Fleet, Threads), ShardFault>
+    pub fn start<R, F>(
+        plan: &Plan,
+        budget: Arc<Budget>,
+        blocks: &Blocks,
+        make: F,
+    ) -> Result<(Fleet, Threads), ShardFault>
     where
         R: Ring + 'static,
         F: Fn(Sizes) -> Result<R, String> + Clone + Send + 'static,
@@ -85,7 +91,8 @@ impl Fleet {
             let (orders, inbox) = unbounded();
             let (ready, started) = bounded(1);
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
-            let run = move || run_shard(shard, &plan, budget, make, inbox, ready);
+            let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
+            let run = move || run_shard(shard, &plan, budget, exact, make, inbox, ready);
             let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
             let waker = match started.recv() {
@@ -181,6 +188,7 @@ fn run_shard<R: Ring>(
     shard: usize,
     plan: &Plan,
     budget: Arc<Budget>,
+    exact: Exact,
     make: impl Fn(Sizes) -> Result<R, String>,
     inbox: Receiver<Order>,
     ready: Sender<Result<Arc<dyn Wake>, String>>,
@@ -196,7 +204,8 @@ fn run_shard<R: Ring>(
         }
     };
     let waker = ring.waker();
-    let mut flow = Flow::new(ring, plan.sizes, plan.settings, budget, plan.seed ^ (shard as u64) << 32);
+    let mut flow =
+        Flow::new(ring, plan.sizes, plan.settings, budget, exact, plan.seed ^ (shard as u64) << 32);
     flow.begin_turns_with(shard as u32);
     let _ = ready.send(Ok(waker));
     let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };

@@ -4,6 +4,7 @@
 use crate::budget::Budget;
 use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
+use crate::exact::Exact;
 use crate::exchange::Exchange;
 use crate::meter::Meter;
 use crate::pool::Pools;
@@ -38,6 +39,7 @@ pub struct Flow<R: Ring> {
     pub(crate) view: Vec<EndpointView>,
     pub(crate) members: Members,
     pub(crate) scratch: Vec<u8>,
+    pub(crate) exact: Exact,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
     meter: Meter,
@@ -72,7 +74,14 @@ const MEMORY_LOOK: Nanos = 5 * warmpath_core::MILLISECOND;
 
 impl<R: Ring> Flow<R> {
     /// A shard without rules. `sizes` are those the ring was made with; `seed` feeds request ids.
-    pub fn new(ring: R, sizes: Sizes, settings: Settings, budget: Arc<Budget>, seed: u64) -> Flow<R> {
+    pub fn new(
+        ring: R,
+        sizes: Sizes,
+        settings: Settings,
+        budget: Arc<Budget>,
+        exact: Exact,
+        seed: u64,
+    ) -> Flow<R> {
         let now = ring.now();
         let memory = Memory {
             spare: Spare::default(),
@@ -94,6 +103,7 @@ impl<R: Ring> Flow<R> {
             view: Vec::new(),
             members: Members::new(),
             scratch: Vec::new(),
+            exact,
             phase: DrainPhase::Serving,
             now,
             meter: Meter::default(),
@@ -413,6 +423,7 @@ impl<R: Ring> Flow<R> {
             upstreams: self.conns.upstreams,
             active: self.active(),
             answers: self.rules.answers(),
+            exact: self.rules.exact(),
             ..ShardReport::default()
         };
         self.tally.report(&mut report);

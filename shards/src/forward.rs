@@ -19,6 +19,8 @@ pub struct Outgoing<'a> {
     pub forwarded: Option<Forwarded>,
     /// An `X-Request-Id` to add; `None` if the client sent one.
     pub request_id: Option<&'a [u8]>,
+    /// The data-parallel rank that is to serve it, if the gateway chose one: the client named none then.
+    pub rank: Option<u8>,
 }
 
 /// Who asked, and where.
@@ -53,6 +55,11 @@ pub fn request_head(request: &Outgoing<'_>, out: &mut Vec<u8>) {
     }
     if let Some(id) = request.request_id {
         write::header(out, b"X-Request-Id", id);
+    }
+    if let Some(rank) = request.rank {
+        out.extend_from_slice(b"X-Data-Parallel-Rank: ");
+        write::decimal(out, u64::from(rank));
+        out.extend_from_slice(b"\r\n");
     }
     if let Some(forwarded) = request.forwarded {
         write_forwarded(forwarded, request.head.authority.of(request.bytes), out);
@@ -150,7 +157,8 @@ pub fn is_verbatim(head: &ResponseHead, headers: &Headers, persistence: Persiste
         && !OURS.iter().any(|field| headers.has(*field))
 }
 
-/// Writes the head that the client gets. `chunked`: the body goes out in chunks.
+/// Writes the head that the client gets, but for the empty line at its end. `chunked`: the body goes out in
+/// chunks.
 pub fn answer_head(
     bytes: &[u8],
     head: &ResponseHead,
@@ -169,7 +177,6 @@ pub fn answer_head(
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     write_persistence(persistence, out);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the Connection line, if one is due.

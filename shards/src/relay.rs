@@ -3,6 +3,7 @@
 
 use crate::conn::{Client, Stage, Upstream, UpstreamState};
 use crate::exchange::{AnswerBody, Exchange, Reserved};
+use crate::explain;
 use crate::flow::Flow;
 use crate::forward::{self, Persistence};
 use std::ops::Range;
@@ -102,7 +103,7 @@ impl<R: Ring> Flow<R> {
         let persistence = self.persistence(client);
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         let answer = &exchange.answer;
-        let kept = !answer.unchunk && head.body != Framing::UntilClose;
+        let kept = !answer.unchunk && head.body != Framing::UntilClose && !explain::is_asked(exchange);
         if kept && forward::is_verbatim(&head, &answer.headers, persistence) {
             return self.relay_verbatim(client, upstream, held, at, body);
         }
@@ -110,6 +111,8 @@ impl<R: Ring> Flow<R> {
         let mut out = self.memory.spare.take(head.len as usize + JOINED_MAX);
         let bytes = &self.ring.bytes(&held)[at..body];
         forward::answer_head(bytes, &head, &answer.headers, persistence, chunked, &mut out);
+        explain::write_receipt(exchange, &mut out);
+        out.extend_from_slice(b"\r\n");
         let rest = body..held.len() as usize;
         self.answer_body(client, upstream, out, held, rest);
     }
@@ -132,6 +135,8 @@ impl<R: Ring> Flow<R> {
             let answer = &exchange.answer;
             let chunked = answer.rechunk || (head.body == Framing::Chunked && !answer.unchunk);
             forward::answer_head(bytes, head, &exchange.answer.headers, persistence, chunked, &mut out);
+            explain::write_receipt(exchange, &mut out);
+            out.extend_from_slice(b"\r\n");
         }
         out
     }
@@ -303,6 +308,12 @@ impl<R: Ring> Flow<R> {
 
     /// After each piece: the answer is complete, or the next piece is awaited.
     fn after_bytes(&mut self, client: &mut Client, upstream: &mut Upstream, done: bool, clean: bool) {
+        if let Some(exchange) = &mut client.exchange
+            && exchange.route.promise.is_some()
+            && exchange.answer.bytes_out > 0
+        {
+            self.keep_promise(exchange);
+        }
         if client.outbox.over_budget {
             return self.cut_reader(client, upstream);
         }
@@ -352,7 +363,7 @@ impl<R: Ring> Flow<R> {
             // The last bytes came although it was paused; its next answer must be heard.
             self.ring.receive(upstream.sock);
         }
-        exchange.route.charge = None;
+        exchange.settle();
         exchange.route.upstream = None;
         self.let_go_of_request(exchange);
         self.pool_or_close(upstream, reusable);

@@ -5,6 +5,7 @@ use crate::affinity;
 use crate::conn::{Client, Stage};
 use crate::exchange::{Charge, Exchange, RequestFacts, Upload, Word};
 use crate::flow::Flow;
+use crate::services::ShardService;
 use warmpath_core::decide::{Facts, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
@@ -102,11 +103,19 @@ impl<R: Ring> Flow<R> {
         }
     }
 
-    /// Decides and reserves in one: when a reservation meets its bound, the next best is asked for.
+    /// Decides and reserves in one: when a reservation meets its bound, the next best is asked for. By the
+    /// blocks that endpoints hold where the rule asks for that, else, or where nothing is held, by its selector.
     fn choose(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
-        let mut facts = Facts { prefix: exchange.facts.prefix, excluded: exchange.route.tried };
         service.service.view(self.now, &mut self.view);
+        if self.choose_by_blocks(exchange, &service) {
+            return Ok(());
+        }
+        self.choose_by_selector(exchange, &service)
+    }
+
+    fn choose_by_selector(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
+        let mut facts = Facts { prefix: exchange.facts.prefix, excluded: exchange.route.tried };
         loop {
             let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
             let Some(decision) = decision else {
@@ -118,6 +127,7 @@ impl<R: Ring> Flow<R> {
                 exchange.route.endpoint = decision.endpoint;
                 exchange.route.reason = Some(decision.reason);
                 exchange.route.charge = Some(Charge::of(state.clone()));
+                self.promise_all(exchange, service);
                 return Ok(());
             }
             facts.excluded.add(decision.endpoint);

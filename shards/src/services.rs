@@ -1,12 +1,13 @@
 //! The rules in force as one shard holds them: the published table, with this shard's listeners, pools and
 //! turns beside it. Owns the swap from one table to the next; must never change a table.
 
+use crate::counts::Counts;
 use crate::pool::{PoolId, Pools};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use warmpath_core::control::AnswerCount;
+use warmpath_core::control::{AnswerCount, ExactReport};
 use warmpath_core::decide::Turn;
 use warmpath_core::rule::Selector;
 use warmpath_core::table::{NoRoute, Service, Table};
@@ -20,8 +21,8 @@ pub struct ShardService {
     pub pools: Vec<PoolId>,
     /// Whose turn it is.
     pub turn: RefCell<Turn>,
-    /// Answers by endpoint and status class.
-    pub answers: RefCell<Vec<[u64; 6]>>,
+    /// What is counted for it.
+    pub counts: RefCell<Counts>,
 }
 
 /// One VIP of this shard. Slots are never removed: clients name them.
@@ -66,7 +67,8 @@ impl ShardRules {
             let first = self.first_turn;
             let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools, first)));
             self.vips[slot].services = after.collect();
-            let by_prompt = |s: &Arc<Service>| matches!(s.rule.selector, Selector::Chwbl(_));
+            let by_prompt =
+                |s: &Arc<Service>| s.exact.is_some() || matches!(s.rule.selector, Selector::Chwbl(_));
             self.vips[slot].inspects = vip.by_model || vip.services.iter().any(by_prompt);
         }
         self.table = table;
@@ -123,9 +125,15 @@ impl ShardRules {
         own.cloned().ok_or(NoRoute::NoRules)
     }
 
+    /// How exact routing went, by service that asks for it.
+    pub fn exact(&self) -> Vec<ExactReport> {
+        let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.exact.is_some());
+        services.map(|s| s.counts.borrow().exact_report()).collect()
+    }
+
     /// Answers counted so far.
     pub fn answers(&self) -> Vec<AnswerCount> {
-        self.vips.iter().flat_map(|v| &v.services).flat_map(|s| s.answer_counts()).collect()
+        self.vips.iter().flat_map(|v| &v.services).flat_map(|s| s.counts.borrow().answers()).collect()
     }
 }
 
@@ -146,47 +154,13 @@ impl ShardService {
     ) -> ShardService {
         let begun = || Turn { next: first % service.endpoints.len().max(1) as u32, ..Turn::default() };
         let old = before.iter().find(|s| s.service.number == service.number);
-        let count_of = |address| {
-            let old = old?;
-            let place = old.service.endpoints.iter().position(|e| e.address() == address)?;
-            old.answers.borrow().get(place).copied()
-        };
-        let mut answers: Vec<[u64; 6]> =
-            service.endpoints.iter().map(|e| count_of(e.address()).unwrap_or_default()).collect();
-        let own = old.and_then(|s| s.answers.borrow().last().copied());
-        answers.push(own.unwrap_or_default());
+        let counted = old.map(|s| (&*s.service, s.counts.borrow()));
+        let counts = Counts::new(service, counted.as_ref().map(|(service, counts)| (*service, &**counts)));
         ShardService {
             service: service.clone(),
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
             turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
-            answers: RefCell::new(answers),
+            counts: RefCell::new(counts),
         }
-    }
-
-    /// Counts an answer of an endpoint, or with `None` one that the gateway gave itself.
-    pub fn count_answer(&self, endpoint: Option<usize>, status: u16) {
-        let mut answers = self.answers.borrow_mut();
-        let place = endpoint.unwrap_or(self.service.endpoints.len());
-        if let Some(classes) = answers.get_mut(place) {
-            classes[usize::from(status / 100).min(5)] += 1;
-        }
-    }
-
-    fn answer_counts(&self) -> Vec<AnswerCount> {
-        let answers = self.answers.borrow();
-        let mut out = Vec::new();
-        for (place, classes) in answers.iter().enumerate() {
-            let own = place == self.service.endpoints.len();
-            let endpoint = if own { u16::MAX } else { place as u16 };
-            for (class, count) in classes.iter().enumerate().filter(|(_, count)| **count > 0) {
-                out.push(AnswerCount {
-                    service: self.service.number,
-                    endpoint,
-                    class: class as u8,
-                    count: *count,
-                });
-            }
-        }
-        out
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use warmpath_core::Nanos;
 use warmpath_core::control::{Count, FIRST_BYTE_BUCKETS_US, ShardReport};
 use warmpath_core::decide::Reason;
-use warmpath_core::receipt::{Outcome, Receipt};
+use warmpath_core::receipt::{ExactReceipt, Outcome, Receipt};
 
 /// Receipts a shard keeps.
 const RECEIPTS: usize = 256;
@@ -20,6 +20,8 @@ pub struct Tally {
     turn_us_max: u64,
     turn_max_stage: &'static str,
     records: Vec<Record>,
+    /// Beside each record; apart, so that a request without one writes a byte.
+    exact: Vec<Option<ExactReceipt>>,
     next_record: usize,
 }
 
@@ -51,6 +53,7 @@ impl Default for Tally {
             turn_us_max: 0,
             turn_max_stage: "",
             records: Vec::with_capacity(RECEIPTS),
+            exact: vec![None; RECEIPTS],
             next_record: 0,
         }
     }
@@ -122,6 +125,12 @@ impl Tally {
             bytes_out: exchange.answer.bytes_out,
             retries: route.retries,
         };
+        self.exact[self.next_record] = route.explained.map(|explanation| ExactReceipt {
+            explanation,
+            rank: route.rank.as_ref().and_then(|rank| rank.rank()),
+            prompt_tokens: route.prompt_tokens,
+            predicted_tokens: route.predicted_tokens,
+        });
         match self.records.get_mut(self.next_record) {
             Some(place) => *place = record,
             None => self.records.push(record),
@@ -137,13 +146,14 @@ impl Tally {
         report.turn_us = self.turn_us;
         report.turn_us_max = self.turn_us_max;
         report.turn_max_stage = self.turn_max_stage;
-        let (newer, older) = self.records.split_at(self.next_record.min(self.records.len()));
-        report.receipts = older.iter().chain(newer).map(Record::receipt).collect();
+        let both: Vec<_> = self.records.iter().zip(&self.exact).collect();
+        let (newer, older) = both.split_at(self.next_record.min(both.len()));
+        report.receipts = older.iter().chain(newer).map(|(record, exact)| record.receipt(**exact)).collect();
     }
 }
 
 impl Record {
-    fn receipt(&self) -> Receipt {
+    fn receipt(&self, exact: Option<ExactReceipt>) -> Receipt {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Receipt {
             at: self.at,
@@ -152,6 +162,7 @@ impl Record {
             model: text(self.model.bytes()),
             endpoint: self.endpoint,
             reason: self.reason,
+            exact,
             status: self.status,
             outcome: self.outcome,
             streamed: self.streamed,

@@ -276,11 +276,13 @@ fn reserving_in_a_loop_ends_and_obeys_the_bound() {
 }
 
 #[test]
-fn words_of_reasons_are_different() {
-    use Reason::*;
-    let all = [RoundRobin, Weighted, LeastLoad, HashHome, HashNext, HashBounded, NoPrefix];
-    let words: std::collections::HashSet<_> = all.iter().map(|r| r.word()).collect();
-    assert_eq!(words.len(), all.len());
+fn words_of_reasons_are_different_and_tell_their_tier() {
+    let words: std::collections::HashSet<_> = Reason::ALL.iter().map(|r| r.word()).collect();
+    assert_eq!(words.len(), Reason::ALL.len());
+    for reason in Reason::ALL {
+        let exact = reason.word().starts_with("exact");
+        assert_eq!(reason.tier(), if exact { "tier15" } else { "tier2" });
+    }
 }
 
 /// The published formula: a key that is a point belongs to that point; beyond the last comes the first.

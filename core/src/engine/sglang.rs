@@ -16,6 +16,12 @@ pub(super) const EVENT_PORT: bool = true;
 /// `disaggregation_bootstrap_port` of the prefill server.
 pub(super) const BOOTSTRAP_PORT: bool = true;
 
+/// The radix tree gives up leaves first, so that what lies before a page is there while the page is.
+pub(super) const PREFIX_CLOSED: bool = true;
+
+/// The HTTP server reads `X-Data-Parallel-Rank` before the body's `routed_dp_rank` (0.5.23).
+pub(super) const TAKES_RANK: bool = true;
+
 /// The largest page.
 const LARGEST_PAGE: usize = 128;
 

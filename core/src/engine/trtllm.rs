@@ -19,6 +19,9 @@ pub(super) const EVENT_PORT: bool = false;
 /// The context server hands over by an opaque state.
 pub(super) const BOOTSTRAP_PORT: bool = false;
 
+/// Blocks are given up leaves first, so that what lies before a block is there while the block is.
+pub(super) const PREFIX_CLOSED: bool = true;
+
 /// Golden-ratio increment and multipliers of the engine's mixing.
 const GOLDEN: u32 = 0x9e37_79b9;
 const MIX32: u32 = 0x045d_9f3b;

@@ -22,6 +22,12 @@ pub(super) const EVENT_PORT: bool = true;
 /// Prefill hands over by `kv_transfer_params`.
 pub(super) const BOOTSTRAP_PORT: bool = false;
 
+/// A block may outlive its parent: blocks are freed one by one, in the order of their last use.
+pub(super) const PREFIX_CLOSED: bool = false;
+
+/// The API server reads `X-data-parallel-rank` and refuses ranks it does not have with 400 (0.32, run).
+pub(super) const TAKES_RANK: bool = true;
+
 /// From here on an unset seed is a constant for the SHA-256 algorithms; before, and for XXH3, it is random.
 const FIXED_ROOT: Version = Version::new(0, 29, 0);
 

@@ -41,6 +41,7 @@ fields! {
     XModel = "x-model",
     XConversationId = "x-conversation-id",
     XSessionId = "x-session-id",
+    XDataParallelRank = "x-data-parallel-rank",
     XApiKey = "x-api-key",
     Authorization = "authorization",
     Via = "via",
@@ -99,7 +100,7 @@ impl Field {
 }
 
 /// The longest known name, in bytes.
-pub(crate) const LONGEST: usize = 19;
+pub(crate) const LONGEST: usize = 20;
 
 /// A name and what tells it from nearly all others of its length.
 #[derive(Clone, Copy)]

@@ -15,6 +15,7 @@ use warmpath_core::table::Table;
 use warmpath_ring::Sizes;
 use warmpath_ring::sim::{Sim, Weather};
 use warmpath_shards::budget::Budget;
+use warmpath_shards::exact::Blocks;
 use warmpath_shards::{Flow, Settings, Transport};
 
 /// What kind of trouble a run has.
@@ -122,7 +123,9 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     let (client_key, upstream_key) = (draw.of(&[0, 0x5A]), draw.of(&[0, 0xC3]));
     let sim = Sim::new(seed, sizes, weather);
     let budget = Arc::new(Budget::new(if mix == Mix::Large { 100_000 } else { 10 << 20 }));
-    let mut flow = Flow::new(sim, sizes, settings(mix, client_key, upstream_key), budget.clone(), seed);
+    let exact = Blocks::none(1).and_then(|blocks| blocks.exact()).expect("an empty index");
+    let mut flow =
+        Flow::new(sim, sizes, settings(mix, client_key, upstream_key), budget.clone(), exact, seed);
 
     let vip = SocketAddr::from(VIP);
     let ledger: Shared<Ledger> = Rc::default();

@@ -1,0 +1,259 @@
+//! The exact stage, between route and dial: the endpoint and rank that hold most of the prompt. Owns asking in
+//! order (keys, overlap, ranking, reservation) and the record of the answer; must never weigh candidates (the
+//! decision does).
+
+use crate::exchange::{Charge, Exchange, RankCharge};
+use crate::flow::Flow;
+use crate::overlap::{Overlap, Prompt};
+use crate::prompt::PromptKeys;
+use crate::services::ShardService;
+use std::sync::Arc;
+use warmpath_core::Nanos;
+use warmpath_core::block::BlockSize;
+use warmpath_core::decide::exact::{
+    self, ANY_RANK, Candidate, Choice, Explanation, Miss, Outcome, Question, Ranking, ZeroHits,
+};
+use warmpath_core::decide::tuning::Tuning;
+use warmpath_core::fleet::{EndpointView, Excluded};
+use warmpath_core::rule::KvExact;
+use warmpath_core::shared::{Destination, Promises, promised_keys};
+use warmpath_core::table::{ExactService, Service};
+use warmpath_kvindex::{Plan, Readers};
+use warmpath_parser::http1::Field;
+use warmpath_parser::json::{self, JsonLimits, Member, Members};
+use warmpath_ring::Ring;
+
+/// What all shards and the event core share of blocks.
+#[derive(Clone)]
+pub struct Blocks {
+    /// Registers readers of the index.
+    pub readers: Readers,
+    /// Blocks on their way.
+    pub promises: Arc<Promises>,
+    /// The knobs.
+    pub tuning: Arc<Tuning>,
+}
+
+/// Bytes of promises where nobody writes the index.
+const FEW_PROMISES: usize = 4096;
+
+impl Blocks {
+    /// An index that stays empty, for `shards` shards: rules find nothing in it.
+    pub fn none(shards: usize) -> Result<Blocks, String> {
+        let plan = Plan::for_blocks(1, 64, shards).map_err(|fault| fault.to_string())?;
+        let (_, readers) = warmpath_kvindex::index(plan, 0);
+        let promises = Arc::new(Promises::new(FEW_PROMISES));
+        Ok(Blocks { readers, promises, tuning: Arc::default() })
+    }
+
+    /// One shard's own.
+    pub fn exact(&self) -> Result<Exact, String> {
+        let reader = self.readers.reader().ok_or("the index was planned for fewer readers")?;
+        Ok(Exact::new(Overlap::new(reader, self.promises.clone()), self.tuning.clone()))
+    }
+}
+
+/// What a shard needs for exact routing.
+pub struct Exact {
+    keys: PromptKeys,
+    overlap: Overlap,
+    ranking: Ranking,
+    tuning: Arc<Tuning>,
+}
+
+/// One request as exact routing sees it.
+struct Request<'a> {
+    service: &'a Service,
+    terms: &'a KvExact,
+    exact: &'a ExactService,
+    /// The body, if it was looked into.
+    body: Option<&'a [u8]>,
+    members: &'a Members,
+    fleet: &'a [EndpointView],
+    excluded: Excluded,
+    /// The rank that the client asks for.
+    rank: Option<u8>,
+    now: Nanos,
+}
+
+/// What became of it.
+struct Answer {
+    explanation: Explanation,
+    chosen: Option<(Choice, Candidate)>,
+}
+
+impl Exact {
+    fn new(overlap: Overlap, tuning: Arc<Tuning>) -> Exact {
+        Exact { keys: PromptKeys::default(), overlap, ranking: Ranking::default(), tuning }
+    }
+
+    /// Ranks who holds the prompt, and reserves with the first that takes it.
+    fn choose(&mut self, request: &Request<'_>) -> Answer {
+        if let Err(miss) = self.read(request) {
+            return Answer { explanation: Explanation::unasked(miss), chosen: None };
+        }
+        let prompt = Prompt {
+            keys: self.keys.keys(),
+            terms: request.terms,
+            exact: request.exact,
+            fleet: request.fleet,
+            rank: request.rank,
+            now: request.now,
+        };
+        let question = Question {
+            candidates: self.overlap.candidates(&prompt),
+            blocks: u32::try_from(prompt.keys.len()).unwrap_or(u32::MAX),
+            block_size: BlockSize::new(self.keys.unit() as u64).unwrap_or(BlockSize::SIXTEEN),
+            excluded: request.excluded,
+            single_pool: true,
+            tuning: &self.tuning,
+        };
+        let ranked = exact::rank(&question, || request.exact.state.hit(), &mut self.ranking);
+        let choices = self.ranking.choices();
+        let taken = choices.iter().position(|choice| request.reserve(&question, *choice));
+        let explanation = match (ranked, taken) {
+            (Err(miss), _) => Explanation::missed(&question, &self.ranking, miss),
+            (Ok(()), None) => Explanation::missed(&question, &self.ranking, Miss::Bounded),
+            (Ok(()), Some(taken)) => Explanation::chosen(&question, &self.ranking, taken),
+        };
+        let chosen = taken.and_then(|taken| {
+            let choice = choices[taken];
+            Some((choice, *question.candidates.get(usize::from(choice.candidate))?))
+        });
+        Answer { explanation, chosen }
+    }
+
+    fn read(&mut self, request: &Request<'_>) -> Result<(), Miss> {
+        if request.exact.state.is_warming(request.now, request.terms.warmup) {
+            return Err(Miss::Warmup);
+        }
+        let body = request.body.ok_or(Miss::TextEmpty)?;
+        self.keys.read(body, request.members, &request.terms.contract)
+    }
+}
+
+impl Request<'_> {
+    fn reserve(&self, question: &Question<'_>, choice: Choice) -> bool {
+        let candidate = question.candidates.get(usize::from(choice.candidate));
+        let endpoint = candidate.and_then(|c| self.service.endpoints.get(usize::from(c.endpoint)));
+        endpoint.is_some_and(|endpoint| endpoint.reserve(choice.bound))
+    }
+}
+
+impl<R: Ring> Flow<R> {
+    /// Chooses and charges an endpoint by the blocks it holds, as its rule asks. False: it is left to the
+    /// rule's selector.
+    pub(crate) fn choose_by_blocks(&mut self, exchange: &mut Exchange, service: &ShardService) -> bool {
+        let Some((terms, exact)) = service.service.rule.exact.as_ref().zip(service.service.exact.as_ref())
+        else {
+            return false;
+        };
+        self.look_again(exchange);
+        let body = &exchange.request[exchange.body.clone()];
+        let request = Request {
+            service: &service.service,
+            terms,
+            exact,
+            body: exchange.peeked.then_some(body),
+            members: &self.members,
+            fleet: &self.view,
+            excluded: exchange.route.tried,
+            rank: rank_asked(exchange, &self.members, terms),
+            now: self.now,
+        };
+        let Answer { explanation, chosen } = self.exact.choose(&request);
+        let own_rank = request.rank.is_some();
+        exchange.route.explained = Some(explanation);
+        exchange.route.prompt_tokens = self.exact.keys.tokens() as u32;
+        self.count(service, exact, &explanation);
+        let Some((choice, candidate)) = chosen else { return false };
+        let endpoint = usize::from(candidate.endpoint);
+        exchange.route.endpoint = endpoint;
+        exchange.route.reason = Some(choice.reason);
+        let predicted = self.exact.keys.predicted(candidate.runs[0]);
+        exchange.route.predicted_tokens = predicted;
+        service.counts.borrow_mut().tokens(exchange.route.prompt_tokens, predicted);
+        exchange.route.charge = Some(Charge::of(service.service.endpoints[endpoint].clone()));
+        let source = exact.sources[endpoint].clone();
+        let to = Destination { source: source.number(), rank: candidate.rank };
+        exchange.route.rank = Some(RankCharge::of(source, candidate.rank, own_rank));
+        self.promise(exchange, to, candidate.runs[0]);
+        true
+    }
+
+    /// The selector chose an endpoint that holds nothing of the prompt: after this request it will. Which of
+    /// its ranks, the engine decides.
+    pub(crate) fn promise_all(&mut self, exchange: &mut Exchange, service: &ShardService) {
+        let Some(exact) = &service.service.exact else { return };
+        let Some(source) = exact.sources.get(exchange.route.endpoint) else { return };
+        let rank = if source.spec().ranks == 1 { 0 } else { ANY_RANK };
+        self.promise(exchange, Destination { source: source.number(), rank }, 0);
+    }
+
+    /// Tells other requests that the blocks beyond the first `held` are on their way.
+    fn promise(&self, exchange: &mut Exchange, to: Destination, held: u32) {
+        exchange.promised.clear();
+        exchange.promised.extend(promised_keys(self.exact.keys.keys(), held));
+        if !exchange.promised.is_empty() {
+            self.exact.overlap.promises().make(exchange.promised.iter().copied(), to, self.now);
+            exchange.route.promise = Some((to, self.now));
+        }
+    }
+
+    /// The engine answers with content: what was promised is computed, and its event on the way.
+    pub(crate) fn keep_promise(&mut self, exchange: &mut Exchange) {
+        if exchange.answer.status >= 300 {
+            return self.break_promise(exchange);
+        }
+        if let Some((to, _)) = exchange.route.promise.take() {
+            self.exact.overlap.promises().answered(exchange.promised.iter().copied(), to, self.now);
+        }
+    }
+
+    /// The request failed, or was taken elsewhere: nothing comes of it.
+    pub(crate) fn break_promise(&mut self, exchange: &mut Exchange) {
+        if let Some((to, made)) = exchange.route.promise.take() {
+            self.exact.overlap.promises().failed(exchange.promised.iter().copied(), to, made);
+        }
+    }
+
+    /// The shard's members are those of the last body that was looked into: after a failed attempt, that of
+    /// another request.
+    fn look_again(&mut self, exchange: &mut Exchange) {
+        if exchange.route.retries == 0 || !exchange.peeked {
+            return;
+        }
+        let body = exchange.request.get(exchange.body.clone()).unwrap_or_default();
+        exchange.peeked = json::peek(body, &mut self.members, JsonLimits::default()).is_ok();
+    }
+
+    /// Counts the outcome; also a lookup at the end of a long row that found nothing in caches that hold
+    /// something: most often another seed, block size or tokenizer than the engine's.
+    fn count(&self, service: &ShardService, exact: &ExactService, explanation: &Explanation) {
+        let mut counts = service.counts.borrow_mut();
+        counts.exact(explanation);
+        if let Outcome::Missed(miss) = explanation.outcome
+            && miss.is_zero_hit()
+            && exact::zero_hits(exact.state.missed(), self.exact.tuning.zero_hit_after) != ZeroHits::Quiet
+        {
+            counts.zero_hits();
+        }
+    }
+}
+
+/// The data-parallel rank that the client itself asks for: in the header, else in the body. It is the client's
+/// own words that go out, so the gateway adds none.
+fn rank_asked(exchange: &Exchange, members: &Members, terms: &KvExact) -> Option<u8> {
+    if !terms.contract.engine().takes_rank() {
+        return None;
+    }
+    let header = exchange.headers.first(Field::XDataParallelRank).map(|h| h.value.of(&exchange.request));
+    let in_header = header.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
+    let asked = [Member::RoutedDpRank, Member::DataParallelRank];
+    let in_body = || {
+        let body = &exchange.request[exchange.body.clone()];
+        let value = asked.into_iter().filter_map(|member| members.get(member)?.as_u64(body)).next()?;
+        u8::try_from(value).ok()
+    };
+    in_header.or_else(|| exchange.peeked.then(in_body).flatten())
+}
