@@ -1,9 +1,9 @@
-//! I5: resident memory over a long churn of new blocks, removals, copies and clears.
+//! I5: resident memory over a long churn of new blocks, repeated ones, removals and clears.
 
 use crate::Size;
 use crate::stream::{Random, median};
 use std::collections::VecDeque;
-use warmpath_kvindex::{Copies, Evidence, Plan, index};
+use warmpath_kvindex::{Plan, index};
 
 /// Blocks of one event.
 const EVENT: usize = 32;
@@ -18,17 +18,16 @@ pub fn memory(size: Size) {
     while done < size.churn {
         let holder = holders[random.below(64)];
         let seed = random.word();
-        let stored = writer.store(holder, &keys_of(seed), 0, Evidence::Stored);
+        let stored = writer.store(holder, &keys_of(seed), 0);
         refused += stored.refused;
         if random.below(16) == 0 {
-            writer.store(holder, &keys_of(seed), 0, Evidence::Stored);
-            writer.remove(holder, &keys_of(seed), Copies::One);
-            done += 2 * EVENT;
+            writer.store(holder, &keys_of(seed), 0);
+            done += EVENT;
         }
         held.push_back((holder, seed));
         if held.len() >= blocks / EVENT {
             let (holder, seed) = held.pop_front().unwrap();
-            writer.remove(holder, &keys_of(seed), Copies::One);
+            writer.remove(holder, &keys_of(seed));
             done += EVENT;
         }
         if random.below(20_000) == 0 {
