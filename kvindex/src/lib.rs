@@ -5,13 +5,14 @@
 //!
 //! Reading order: `plan` (how many bytes make how many slots), `publish` (the shared memory and its protocol),
 //! `writer` (stored, removed), `clear` (a holder's whole content, swept in slices), `overlap` (what a decision
-//! asks). `check` walks every invariant; the tests compare with a naive map.
+//! asks), `inventory` (all keys of a holder, paged). `check` walks every invariant; the tests compare with a naive map.
 //!
 //! Must never: decide, hash tokens, know an engine, read a clock or open a socket.
 
 mod check;
 mod clear;
 mod holders;
+mod inventory;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod writer;
 
 pub use check::Broken;
 pub use holders::{Holder, HolderSet};
+pub use inventory::Cursor;
 pub use overlap::{Reader, Residency, View};
 pub use plan::{HOLDERS_MAX, Plan, PlanFault};
 pub use publish::Readers;

@@ -33,7 +33,8 @@ impl Naive {
     }
 
     pub fn overlap(&self, keys: &[u64], bit: usize) -> u32 {
-        keys.iter().take_while(|key| self.holders(**key).contains(bit)).count() as u32
+        let held = |key: &&u64| self.blocks.get(key).is_some_and(|holders| holders.contains(&bit));
+        keys.iter().take_while(held).count() as u32
     }
 
     pub fn held(&self, bit: usize) -> usize {

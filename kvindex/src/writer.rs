@@ -254,14 +254,14 @@ impl Writer {
     #[inline(always)]
     fn ask_for_first<const W: usize>(&self, keys: &[u64]) {
         for key in keys.iter().take(AHEAD) {
-            self.shared.prefetch::<W>(*key);
+            self.shared.ask::<W>(*key);
         }
     }
 
     #[inline(always)]
     fn ask_for_next<const W: usize>(&self, keys: &[u64], at: usize) {
         if let Some(key) = keys.get(at + AHEAD) {
-            self.shared.prefetch::<W>(*key);
+            self.shared.ask::<W>(*key);
         }
     }
 }
