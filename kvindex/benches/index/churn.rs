@@ -1,7 +1,7 @@
 //! I5: resident memory over a long churn of new blocks, repeated ones, removals and clears.
 
 use crate::Size;
-use crate::stream::{Random, median};
+use crate::stream::{Random, cpu_seconds, median};
 use std::collections::VecDeque;
 use warmpath_kvindex::{Plan, index};
 
@@ -15,6 +15,7 @@ pub fn memory(size: Size) {
     let mut reader = readers.reader().unwrap();
     let (mut random, mut held, mut done) = (Random(1), VecDeque::with_capacity(blocks / EVENT), 0_usize);
     let (mut samples, mut refused) = (Vec::new(), 0);
+    let start = cpu_seconds();
     while done < size.churn {
         let holder = holders[random.below(64)];
         let seed = random.word();
@@ -40,13 +41,14 @@ pub fn memory(size: Size) {
             samples.push(resident_kb());
         }
     }
-    // The first tenth fills the table and the maps.
+    let rate = done as f64 / (cpu_seconds() - start) / 1e6;
+    // The first tenth fills the table.
     let steady = &samples[samples.len() / 10..];
     let (low, high) =
         steady.iter().fold((f64::MAX, 0.0_f64), |(low, high), kb| (low.min(*kb), high.max(*kb)));
     let middle = median(steady.to_vec());
     println!(
-        "I5 resident over {done} operations: {:.1} MB, spread {:.2} %, {refused} refused, {} rebuilds",
+        "I5 resident over {done} operations: {:.1} MB, spread {:.2} %, {refused} refused, {} rebuilds; {rate:.1} M/s",
         middle / 1e3,
         (high - low) / middle * 100.0,
         writer.stats().rebuilds
