@@ -28,6 +28,8 @@ pub struct Filled {
     pub readers: Readers,
     pub holders: Vec<Holder>,
     pub keys: Vec<u64>,
+    /// The state of the source that new keys come from.
+    pub next: u64,
     /// CPU seconds that the fill took.
     pub seconds: f64,
 }
@@ -48,7 +50,7 @@ impl Filled {
             .sum();
         let seconds = cpu_seconds() - start;
         assert_eq!(refused, 0, "the plan takes all blocks");
-        Filled { writer, readers, holders: leased, keys, seconds }
+        Filled { writer, readers, holders: leased, keys, next: random.0, seconds }
     }
 
     /// A random run of `length` blocks within a prompt.

@@ -47,7 +47,8 @@ fn shared(filled: &mut Filled, operations: usize) -> f64 {
 
 /// Blocks removed from all and replaced by new ones, so that keys die and segments are rebuilt; M operations/s.
 fn fresh(filled: &mut Filled, operations: usize) -> f64 {
-    let mut random = Random(filled.keys[0]);
+    // Going on where the last phase ended: the same seed again would bring back the same keys.
+    let mut random = Random(filled.next);
     let (mut done, mut refused) = (0, 0);
     let start = cpu_seconds();
     while done < operations {
@@ -59,6 +60,7 @@ fn fresh(filled: &mut Filled, operations: usize) -> f64 {
         refused += stored.refused;
         done += 2 * EVENT;
     }
+    filled.next = random.0;
     let rate = done as f64 / (cpu_seconds() - start) / 1e6;
     if refused > 0 {
         println!("I1 {refused} blocks refused: a reader off its core held back the spare segments");
