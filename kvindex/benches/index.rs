@@ -1,6 +1,7 @@
-//! Rows I1 to I5 of the figures: what the index costs. `cargo bench -p warmpath-kvindex -- [ROW…] [long]`
-//! measures at full size (8 M blocks, pinned to nothing, one line a figure); under `cargo test` the same code
-//! runs small and only its own consistency is checked.
+//! Rows I1 to I5 of the figures: what the index costs. `cargo bench -p warmpath-kvindex --bench index --
+//! [ROW…] [long] [--operations N]` measures at full size (8 M blocks, pinned to nothing, one line a figure); `long`
+//! takes more rounds, N (as 2e8) is the churn of I5. Under `cargo test` the same code runs small and only its own
+//! consistency is checked.
 #![allow(clippy::unwrap_used)] // a bench that cannot start has nothing to tell
 
 #[path = "index/churn.rs"]
@@ -34,10 +35,10 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let full = arguments.iter().any(|argument| argument == "--bench");
     let long = arguments.iter().any(|argument| argument == "long");
-    let size = match (full, long) {
-        (false, _) => Size { blocks: 40_000, operations: 100_000, rounds: 1, churn: 200_000 },
-        (true, false) => Size { blocks: 8_000_000, operations: 10_000_000, rounds: 3, churn: 100_000_000 },
-        (true, true) => Size { blocks: 8_000_000, operations: 10_000_000, rounds: 9, churn: 1_000_000_000 },
+    let rounds = if long { 9 } else { 3 };
+    let size = match full {
+        false => Size { blocks: 40_000, operations: 100_000, rounds: 1, churn: 200_000 },
+        true => Size { blocks: 8_000_000, operations: 10_000_000, rounds, churn: churn(&arguments) },
     };
     let rows: [(&str, Row); 5] = [
         ("I1", writers::rates),
@@ -55,4 +56,14 @@ fn main() {
             println!("{row} took {:.1} s", start.elapsed().as_secs_f64());
         }
     }
+}
+
+/// What `--operations` says, or 10^8.
+fn churn(arguments: &[String]) -> usize {
+    let Some(at) = arguments.iter().position(|argument| argument == "--operations") else {
+        return 100_000_000;
+    };
+    let given = arguments.get(at + 1).and_then(|number| number.parse::<f64>().ok());
+    let churn = given.filter(|number| *number >= 1e4).expect("--operations takes a number from 1e4 on");
+    churn as usize
 }

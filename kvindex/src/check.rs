@@ -21,7 +21,7 @@ impl Writer {
             let counted = self.bits.held(bit);
             ensure(*held == counted, || format!("bit {bit}: {held} blocks, counted {counted}"))?;
         }
-        self.check_copies()
+        Ok(())
     }
 
     /// Every place belongs to one segment or is one spare.
@@ -58,18 +58,6 @@ impl Writer {
         ensure(used as usize <= self.shared.plan.limits.hard, || {
             format!("segment {segment} is over its limit")
         })
-    }
-
-    /// Extra copies are of blocks that are held.
-    fn check_copies(&self) -> Result<(), Broken> {
-        let mut entries = 0;
-        for (bit, key) in self.copies.blocks() {
-            entries += 1;
-            let at = self.shared.find::<0>(key);
-            let holders = at.map_or(0, |at| self.shared.holders::<0>(at, bit / 64));
-            ensure(holders >> (bit % 64) & 1 == 1, || format!("copies of {key:#x}, not held by bit {bit}"))?;
-        }
-        ensure(entries == self.copies.entries(), || format!("{entries} copies, counted otherwise"))
     }
 }
 

@@ -23,7 +23,6 @@ impl Writer {
         }
         self.shared.count_clear(bit);
         self.shared.set_partial(bit, false);
-        self.copies.clear(bit);
         *self.bits.held_mut(bit) = 0;
     }
 

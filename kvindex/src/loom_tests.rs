@@ -8,7 +8,6 @@
 use crate::*;
 use loom::thread;
 
-const STORED: Evidence = Evidence::Stored;
 const A: u64 = 0xa1;
 const B: u64 = 0xb2;
 const C: u64 = 0xc3;
@@ -28,8 +27,8 @@ fn small(spares: usize) -> (Writer, Holder, Reader) {
 
 /// Uses up a segment's slots with a dead key, so that the next new key rebuilds it.
 fn churn(writer: &mut Writer, holder: Holder, key: u64) -> usize {
-    let refused = writer.store(holder, &[key], 0, STORED).refused;
-    writer.remove(holder, &[key], Copies::One);
+    let refused = writer.store(holder, &[key], 0).refused;
+    writer.remove(holder, &[key]);
     refused
 }
 
@@ -52,9 +51,9 @@ fn a_published_block_has_its_holders_and_no_others() {
             assert!([0b00, 0b01, 0b11, 0b10].contains(&seen), "{seen:b}");
             reader
         });
-        writer.store(first, &[A], 0, STORED);
-        writer.store(second, &[A], 0, STORED);
-        writer.remove(first, &[A], Copies::One);
+        writer.store(first, &[A], 0);
+        writer.store(second, &[A], 0);
+        writer.remove(first, &[A]);
         let mut reader = reading.join().unwrap();
         assert_eq!(reader.view().holders(A).words()[0], 0b10);
     });
@@ -64,7 +63,7 @@ fn a_published_block_has_its_holders_and_no_others() {
 fn a_block_that_stays_is_found_through_a_rebuild() {
     explore(|| {
         let (mut writer, holder, mut reader) = small(1);
-        writer.store(holder, &[A], 0, STORED);
+        writer.store(holder, &[A], 0);
         churn(&mut writer, holder, B);
         churn(&mut writer, holder, C);
         let reading = thread::spawn(move || assert_eq!(run(&mut reader, &[A]), 1));
@@ -79,7 +78,7 @@ fn a_block_that_stays_is_found_through_a_rebuild() {
 fn a_retired_place_is_reused_only_when_no_reader_looks() {
     explore(|| {
         let (mut writer, holder, mut reader) = small(1);
-        writer.store(holder, &[A], 0, STORED);
+        writer.store(holder, &[A], 0);
         churn(&mut writer, holder, B);
         churn(&mut writer, holder, C);
         let reading = thread::spawn(move || assert_eq!(run(&mut reader, &[A]), 1));
@@ -98,16 +97,16 @@ fn a_block_published_in_a_used_place_has_none_of_its_old_bits() {
     explore(|| {
         let (mut writer, first, mut reader) = small(1);
         let second = writer.register(2).unwrap();
-        writer.store(second, &[A], 0, STORED);
+        writer.store(second, &[A], 0);
         [B, C, 0xd4].iter().for_each(|key| assert_eq!(churn(&mut writer, first, *key), 0));
-        writer.remove(second, &[A], Copies::One);
+        writer.remove(second, &[A]);
         [0xe5, 0xf7].iter().for_each(|key| assert_eq!(churn(&mut writer, first, *key), 0));
         assert_eq!(writer.stats().rebuilds, 2);
         let reading = thread::spawn(move || {
             let seen = reader.view().holders(A).words()[0];
             assert!([0b00, 0b01].contains(&seen), "{seen:b}");
         });
-        writer.store(first, &[A], 0, STORED);
+        writer.store(first, &[A], 0);
         reading.join().unwrap();
     });
 }
@@ -116,7 +115,7 @@ fn a_block_published_in_a_used_place_has_none_of_its_old_bits() {
 fn a_sleeping_reader_holds_nothing_back() {
     explore(|| {
         let (mut writer, holder, mut reader) = small(1);
-        writer.store(holder, &[A], 0, STORED);
+        writer.store(holder, &[A], 0);
         assert_eq!(run(&mut reader, &[A]), 1);
         let refused: usize = (0x10..0x1a).map(|key| churn(&mut writer, holder, key)).sum();
         assert_eq!((refused, writer.stats().rebuilds >= 4), (0, true));
@@ -132,14 +131,14 @@ fn old_and_new_content_of_a_cleared_holder_never_mix() {
     explore(|| {
         let (mut writer, holder, mut reader) = small(1);
         let other = writer.register(2).unwrap();
-        writer.store(holder, &[A], 0, STORED);
-        writer.store(other, &[B], 0, STORED);
+        writer.store(holder, &[A], 0);
+        writer.store(other, &[B], 0);
         let reading = thread::spawn(move || {
             assert_ne!(run(&mut reader, &[A, B]), 2);
             reader
         });
         writer.clear(holder);
-        writer.store(holder, &[B], 0, STORED);
+        writer.store(holder, &[B], 0);
         let mut reader = reading.join().unwrap();
         assert_eq!((run(&mut reader, &[A]), run(&mut reader, &[B])), (0, 1));
     });
@@ -150,7 +149,7 @@ fn old_and_new_content_of_a_cleared_holder_never_mix() {
 fn a_new_name_never_has_the_old_holders_blocks() {
     explore(|| {
         let (mut writer, holder, mut reader) = small(1);
-        writer.store(holder, &[A], 0, STORED);
+        writer.store(holder, &[A], 0);
         let reading = thread::spawn(move || {
             let view = reader.view();
             let held = view.holders(A).contains(0);

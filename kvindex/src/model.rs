@@ -1,29 +1,22 @@
 //! The index as a naive map, and the seeded operations that both are fed. Test only.
 
-use crate::{Copies, Evidence, HolderSet};
-use std::collections::BTreeMap;
+use crate::HolderSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Key to holder bit to copies.
+/// Key to holder bits.
 #[derive(Debug, Default)]
 pub(crate) struct Naive {
-    blocks: BTreeMap<u64, BTreeMap<usize, u32>>,
+    blocks: BTreeMap<u64, BTreeSet<usize>>,
 }
 
 impl Naive {
-    pub fn store(&mut self, bit: usize, key: u64, evidence: Evidence) {
-        let copies = self.blocks.entry(key).or_default().entry(bit).or_insert(0);
-        if *copies == 0 || evidence == Evidence::Stored {
-            *copies += 1;
-        }
+    pub fn store(&mut self, bit: usize, key: u64) {
+        self.blocks.entry(key).or_default().insert(bit);
     }
 
-    pub fn remove(&mut self, bit: usize, key: u64, copies: Copies) {
-        let Some(holders) = self.blocks.get_mut(&key) else { return };
-        match holders.get_mut(&bit) {
-            Some(count) if copies == Copies::One && *count > 1 => *count -= 1,
-            _ => {
-                holders.remove(&bit);
-            }
+    pub fn remove(&mut self, bit: usize, key: u64) {
+        if let Some(holders) = self.blocks.get_mut(&key) {
+            holders.remove(&bit);
         }
     }
 
@@ -35,16 +28,17 @@ impl Naive {
 
     pub fn holders(&self, key: u64) -> HolderSet {
         let mut set = HolderSet::empty();
-        self.blocks.get(&key).into_iter().flatten().for_each(|(bit, _)| set.insert(*bit));
+        self.blocks.get(&key).into_iter().flatten().for_each(|bit| set.insert(*bit));
         set
     }
 
     pub fn overlap(&self, keys: &[u64], bit: usize) -> u32 {
-        keys.iter().take_while(|key| self.holders(**key).contains(bit)).count() as u32
+        let held = |key: &&u64| self.blocks.get(key).is_some_and(|holders| holders.contains(&bit));
+        keys.iter().take_while(held).count() as u32
     }
 
     pub fn held(&self, bit: usize) -> usize {
-        self.blocks.values().filter(|holders| holders.contains_key(&bit)).count()
+        self.blocks.values().filter(|holders| holders.contains(&bit)).count()
     }
 }
 

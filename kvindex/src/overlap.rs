@@ -13,7 +13,7 @@ use crate::publish::{At, NAMELESS, Pin, Readers, Shared};
 const STRIDE: usize = 32;
 
 /// Blocks that a walk asks for ahead of the one it looks at.
-const AHEAD: usize = 16;
+const AHEAD: usize = 24;
 
 /// Stride ends that a jump asks for ahead.
 const STRIDES_AHEAD: usize = 8;
@@ -194,14 +194,16 @@ impl View<'_> {
         mut alive: [u64; WORDS_MAX],
         out: &mut [u32],
     ) {
-        for key in keys.iter().skip(from).take(AHEAD) {
-            self.shared.prefetch::<W>(*key);
+        let mut asked = [At::default(); AHEAD];
+        for (at, key) in keys.iter().enumerate().skip(from).take(AHEAD) {
+            asked[at % AHEAD] = self.shared.ask::<W>(*key);
         }
         for (at, key) in keys.iter().enumerate().skip(from) {
+            let start = asked[at % AHEAD];
             if let Some(next) = keys.get(at + AHEAD) {
-                self.shared.prefetch::<W>(*next);
+                asked[at % AHEAD] = self.shared.ask::<W>(*next);
             }
-            if !self.keep::<W>(self.shared.find::<W>(*key), &mut alive, |word, lost| {
+            if !self.keep::<W>(self.shared.find_from::<W>(start, *key), &mut alive, |word, lost| {
                 settle(out, word, lost, at);
             }) {
                 break;
@@ -217,12 +219,12 @@ impl View<'_> {
         let ends = |at: usize| (at + STRIDE).min(keys.len());
         let mut at = 0;
         for end in (0..keys.len()).step_by(STRIDE).map(ends).take(STRIDES_AHEAD) {
-            self.shared.prefetch::<W>(keys[end - 1]);
+            self.shared.ask::<W>(keys[end - 1]);
         }
         while at < keys.len() {
             let end = ends(at);
             if let Some(key) = keys.get(end - 1 + STRIDE * STRIDES_AHEAD) {
-                self.shared.prefetch::<W>(*key);
+                self.shared.ask::<W>(*key);
             }
             let mut dropped = [0; WORDS_MAX];
             let left =

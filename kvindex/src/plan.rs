@@ -27,11 +27,14 @@ const SEGMENTS_PER_SPARE: usize = 32;
 /// Fewest spares.
 const SPARES_MIN: usize = 2;
 
-/// The part of the budget (one in this many) that is the writer's own: counts of copies, fill of segments.
-const WRITER_SHARE: usize = 32;
+/// Bytes of a segment's fill, on the writer's side.
+const FILL_BYTES: usize = 12;
 
-/// Bytes that one counted copy takes on the writer's side, hash table slack included.
-const COPY_BYTES: usize = 40;
+/// Bytes of a holder: its name and last clear for readers, its lease and count for the writer.
+const HOLDER_BYTES: usize = 32;
+
+/// Bytes of a reader's pin.
+const READER_BYTES: usize = 128;
 
 /// The most the depth ladder admits at its lowest step; each further step halves it.
 const DEPTH_STEPS: u32 = 17;
@@ -44,7 +47,6 @@ pub struct Plan {
     pub(crate) segments: usize,
     pub(crate) spares: usize,
     pub(crate) readers: usize,
-    pub(crate) copies_max: usize,
     pub(crate) limits: Limits,
 }
 
@@ -78,12 +80,13 @@ impl Plan {
             return Err(PlanFault::Holders);
         }
         let words = holders.div_ceil(64);
-        let shared = bytes - bytes / WRITER_SHARE;
-        let slots = slots_for(shared, words);
-        let places = shared / place_bytes(slots, words);
+        let readers = readers.max(1);
+        let rest = bytes.saturating_sub(fixed_bytes(words, readers));
+        let slots = slots_for(rest, words);
+        let places = rest / place_bytes(slots, words);
         let spares = (places / SEGMENTS_PER_SPARE).max(SPARES_MIN);
         if places <= spares {
-            return Err(PlanFault::TooSmall { needed: smallest(words) });
+            return Err(PlanFault::TooSmall { needed: smallest(words, readers) });
         }
         let segments = places - spares;
         Ok(Plan {
@@ -91,8 +94,7 @@ impl Plan {
             slots,
             segments,
             spares,
-            readers: readers.max(1),
-            copies_max: (bytes / WRITER_SHARE / COPY_BYTES).max(1),
+            readers,
             limits: Limits::of(slots, words, places, segments),
         })
     }
@@ -101,9 +103,9 @@ impl Plan {
     /// holders and readers.
     pub fn for_blocks(blocks: usize, holders: usize, readers: usize) -> Result<Plan, PlanFault> {
         let words = holders.div_ceil(64);
-        let shared = blocks.saturating_mul(rated_bytes(words)).max(smallest(words));
-        let bytes = shared + shared / (WRITER_SHARE - 1) + WRITER_SHARE;
-        Plan::for_bytes(bytes, holders, readers)
+        let readers = readers.max(1);
+        let bytes = blocks.saturating_mul(rated_bytes(words)).saturating_add(fixed_bytes(words, readers));
+        Plan::for_bytes(bytes.max(smallest(words, readers)), holders, readers)
     }
 
     /// Exactly these sizes, to make small tables small.
@@ -111,7 +113,7 @@ impl Plan {
     pub(crate) fn exactly(slots: usize, segments: usize, spares: usize, holders: usize) -> Plan {
         let words = holders.div_ceil(64);
         let limits = Limits::of(slots, words, segments + spares, segments);
-        Plan { words, slots, segments, spares, readers: 2, copies_max: 100_000, limits }
+        Plan { words, slots, segments, spares, readers: 2, limits }
     }
 
     /// Distinct blocks that it takes whatever their depth.
@@ -121,7 +123,7 @@ impl Plan {
 
     /// Bytes that readers see: slots, spares and their directory.
     pub fn reader_bytes(&self) -> usize {
-        self.places() * place_bytes(self.slots, self.words)
+        self.places() * (place_bytes(self.slots, self.words) - FILL_BYTES)
     }
 
     /// Holders that fit.
@@ -178,9 +180,9 @@ fn slots_for(bytes: usize, words: usize) -> usize {
     slots
 }
 
-/// A segment with its directory entry and its words of valid holders.
+/// A segment with its directory entry, its words of valid holders and its fill.
 fn place_bytes(slots: usize, words: usize) -> usize {
-    slots * slot_bytes(words) + 8 * words + 4
+    slots * slot_bytes(words) + 8 * words + 4 + FILL_BYTES
 }
 
 fn slot_bytes(words: usize) -> usize {
@@ -191,8 +193,13 @@ fn rated_bytes(words: usize) -> usize {
     16 + 8 * words
 }
 
-fn smallest(words: usize) -> usize {
-    (SPARES_MIN + 2) * place_bytes(SLOTS_MIN, words)
+/// What does not grow with the blocks.
+fn fixed_bytes(words: usize, readers: usize) -> usize {
+    64 * words * HOLDER_BYTES + readers * READER_BYTES
+}
+
+fn smallest(words: usize, readers: usize) -> usize {
+    (SPARES_MIN + 1) * place_bytes(SLOTS_MIN, words) + fixed_bytes(words, readers)
 }
 
 #[cfg(test)]
@@ -213,7 +220,7 @@ mod tests {
         for bytes in [200_000, 1 << 20, 256 << 20] {
             for holders in [3, 64, 200, HOLDERS_MAX] {
                 let plan = Plan::for_bytes(bytes, holders, 2).unwrap();
-                assert!(plan.reader_bytes() + plan.copies_max * COPY_BYTES <= bytes);
+                assert!(plan.reader_bytes() + fixed_bytes(plan.words, 2) <= bytes);
                 assert!(plan.limits.rated < plan.limits.rebuild && plan.limits.rebuild <= plan.limits.hard);
                 assert!(plan.limits.hard < plan.slots);
             }
@@ -223,7 +230,7 @@ mod tests {
     #[test]
     fn impossible_plans_say_what_is_needed() {
         let Err(PlanFault::TooSmall { needed }) = Plan::for_bytes(100, 64, 1) else { panic!("100 bytes") };
-        assert!(Plan::for_bytes(needed * 2, 64, 1).is_ok());
+        assert!(Plan::for_bytes(needed, 64, 1).is_ok() && Plan::for_bytes(needed - 1, 64, 1).is_err());
         assert_eq!(Plan::for_bytes(1 << 30, HOLDERS_MAX + 1, 1), Err(PlanFault::Holders));
         assert_eq!(Plan::for_bytes(1 << 30, 0, 1), Err(PlanFault::Holders));
         assert!(Plan::for_blocks(1, 64, 1).is_ok());

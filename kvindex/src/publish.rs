@@ -28,6 +28,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+
 /// The key of an empty slot.
 const EMPTY: u64 = 0;
 
@@ -51,7 +54,9 @@ pub(crate) const NAMELESS: u64 = u64::MAX;
 pub(crate) struct Shared {
     pub plan: Plan,
     seed: u64,
+    /// The slots, from `origin` on.
     arena: Box<[AtomicU64]>,
+    origin: usize,
     /// By segment: its place.
     directory: Box<[AtomicU32]>,
     /// By place: the words of holders whose bits there mean something.
@@ -77,30 +82,25 @@ struct HolderCells {
 struct PinCell(AtomicU64);
 
 /// Where a key belongs: its segment and the slot where the probe starts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
     pub segment: usize,
     slot: usize,
 }
 
-/// One slot of one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One slot of one place: a key and the words of its holders. (Keys apart from words took half as long again at
+/// 128 and 256 holders: two places to wait for instead of one.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct At {
     pub place: usize,
-    slot: usize,
+    /// Where in the arena its key is; its words follow.
+    key: usize,
 }
 
 /// What a probe met first.
 pub(crate) enum Probe {
     Found(At),
     Empty(At),
-}
-
-/// How keys and masks lie inside a place: a key and its words, slot by slot. (Keys apart from masks took half
-/// as long again at 128 and 256 holders: two places to wait for instead of one.)
-struct Shape {
-    words: usize,
-    stride: usize,
 }
 
 /// Registers readers. Cheap to clone and to send.
@@ -192,25 +192,28 @@ impl Shared {
         load_set(&self.holders.partial)
     }
 
-    /// Starts the loads of what a lookup of `key` will touch first.
+    /// Starts the loads of what a lookup of `key` will touch first, and tells where it begins: good for
+    /// [`Shared::find_from`] while the reader's view or the writer's call lasts.
     #[inline(always)]
-    pub fn prefetch<const W: usize>(&self, key: u64) {
-        let shape = self.shape::<W>();
-        let home = self.home(stored_key(key));
-        let base = self.base(self.place(home.segment), &shape);
-        let first = base + home.slot * shape.stride;
-        prefetch(&self.arena, first);
-        prefetch(&self.arena, first + 2 * shape.stride);
-        if shape.words > 1 {
-            prefetch(&self.arena, first + 4 * shape.stride);
-        }
+    pub fn ask<const W: usize>(&self, key: u64) -> At {
+        let start = self.start::<W>(self.home(stored_key(key)));
+        // Always whole neighbours: a third of the probes leave their first line, and asking for one that is not
+        // needed costs less than finding out.
+        let lines = if self.stride::<W>() > 2 { 3 } else { 2 };
+        (0..lines).for_each(|line| prefetch(&self.arena, start.key + line * LINE_WORDS));
+        start
     }
 
     /// Finds a block; `W` is the words of a set where the caller knows them, or 0.
     #[inline(always)]
     pub fn find<const W: usize>(&self, key: u64) -> Option<At> {
-        let key = stored_key(key);
-        match self.probe::<W>(self.home(key), key) {
+        self.find_from::<W>(self.start::<W>(self.home(stored_key(key))), key)
+    }
+
+    /// The same, from where [`Shared::ask`] said.
+    #[inline(always)]
+    pub fn find_from<const W: usize>(&self, start: At, key: u64) -> Option<At> {
+        match self.probe_from::<W>(start, stored_key(key)) {
             Some(Probe::Found(at)) => Some(at),
             _ => None,
         }
@@ -219,9 +222,8 @@ impl Shared {
     /// One word of the holders of a found block, without what was cleared.
     #[inline(always)]
     pub fn holders<const W: usize>(&self, at: At, word: usize) -> u64 {
-        let shape = self.shape::<W>();
-        let valid = self.valid[at.place * shape.words + word].load(Acquire);
-        valid & self.arena[self.mask(at, &shape) + word].load(Relaxed)
+        let valid = self.valid[at.place * (self.stride::<W>() - 1) + word].load(Acquire);
+        valid & self.arena[at.key + 1 + word].load(Relaxed)
     }
 
     #[inline(always)]
@@ -229,7 +231,13 @@ impl Shared {
         let product = u128::from(key ^ self.seed) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
         let hash = (product >> 64) as u64 ^ product as u64;
         let segment = ((hash >> 32) * self.directory.len() as u64) >> 32;
-        Home { segment: segment as usize, slot: hash as usize & (self.plan.slots - 1) }
+        self.home_at(segment as usize, hash as usize & (self.plan.slots - 1))
+    }
+
+    /// The home of whatever hashes to a slot of a segment.
+    #[inline(always)]
+    pub fn home_at(&self, segment: usize, slot: usize) -> Home {
+        Home { segment, slot }
     }
 
     /// Where a segment lives now.
@@ -241,41 +249,47 @@ impl Shared {
     /// Looks for a stored key from its home on; nothing if it met neither the key nor an empty slot.
     #[inline(always)]
     pub fn probe<const W: usize>(&self, home: Home, key: u64) -> Option<Probe> {
-        self.probe_place::<W>(self.place(home.segment), home, key)
+        self.probe_from::<W>(self.start::<W>(home), key)
+    }
+
+    /// Where the probe of a home begins now.
+    #[inline(always)]
+    fn start<const W: usize>(&self, home: Home) -> At {
+        self.slot_at::<W>(self.place(home.segment), home.slot)
     }
 
     #[inline(always)]
-    fn probe_place<const W: usize>(&self, place: usize, home: Home, key: u64) -> Option<Probe> {
-        let shape = self.shape::<W>();
-        let base = self.base(place, &shape);
-        let mut slot = home.slot;
+    fn probe_from<const W: usize>(&self, start: At, key: u64) -> Option<Probe> {
+        let mut at = start;
         for _ in 0..self.plan.slots {
-            let met = self.arena[base + slot * shape.stride].load(Acquire);
+            let met = self.arena[at.key].load(Acquire);
             if met == key {
-                return Some(Probe::Found(At { place, slot }));
+                return Some(Probe::Found(at));
             }
             if met == EMPTY {
-                return Some(Probe::Empty(At { place, slot }));
+                return Some(Probe::Empty(at));
             }
-            slot = (slot + 1) & (self.plan.slots - 1);
+            at = self.next::<W>(at);
         }
         None
     }
 
     #[inline(always)]
-    fn shape<const W: usize>(&self) -> Shape {
-        let words = if W == 0 { self.plan.words } else { W };
-        Shape { words, stride: words + 1 }
+    fn stride<const W: usize>(&self) -> usize {
+        1 + if W == 0 { self.plan.words } else { W }
     }
 
     #[inline(always)]
-    fn base(&self, place: usize, shape: &Shape) -> usize {
-        place * self.plan.slots * (shape.words + 1)
+    fn slot_at<const W: usize>(&self, place: usize, slot: usize) -> At {
+        At { place, key: self.origin + (place * self.plan.slots + slot) * self.stride::<W>() }
     }
 
+    /// The slot after it; after a place's last one comes its first.
     #[inline(always)]
-    fn mask(&self, at: At, shape: &Shape) -> usize {
-        self.base(at.place, shape) + at.slot * shape.stride + 1
+    fn next<const W: usize>(&self, at: At) -> At {
+        let key = at.key + self.stride::<W>();
+        let end = self.slot_at::<W>(at.place + 1, 0).key;
+        if key < end { At { key, ..at } } else { self.slot_at::<W>(at.place, 0) }
     }
 }
 
@@ -284,10 +298,12 @@ impl Shared {
     fn new(plan: Plan, seed: u64) -> Shared {
         let words = plan.words;
         let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
+        let (arena, origin) = arena(plan.places() * plan.slots * (words + 1));
         Shared {
             plan,
             seed,
-            arena: arena(plan.places() * plan.slots * (words + 1)),
+            arena,
+            origin,
             directory: (0..plan.segments).map(|segment| AtomicU32::new(segment as u32)).collect(),
             valid: (0..plan.places() * words).map(|_| AtomicU64::new(u64::MAX)).collect(),
             holders: HolderCells {
@@ -305,38 +321,43 @@ impl Shared {
     /// One word of a slot's bits, stale ones included.
     #[inline(always)]
     pub fn raw<const W: usize>(&self, at: At, word: usize) -> u64 {
-        self.arena[self.mask(at, &self.shape::<W>()) + word].load(Relaxed)
+        self.arena[at.key + 1 + word].load(Relaxed)
     }
 
     /// Changes one word of a published slot's bits.
     #[inline(always)]
     pub fn set_raw<const W: usize>(&self, at: At, word: usize, bits: u64) {
-        self.arena[self.mask(at, &self.shape::<W>()) + word].store(bits, Release);
+        self.arena[at.key + 1 + word].store(bits, Release);
     }
 
     /// Publishes a block in an empty slot, held by nobody but the holders in `masks`.
     #[inline(always)]
     pub fn publish<const W: usize>(&self, at: At, key: u64, masks: impl Fn(usize) -> u64) {
-        let shape = self.shape::<W>();
-        let first = self.mask(at, &shape);
-        for word in 0..shape.words {
-            self.arena[first + word].store(masks(word), Relaxed);
+        for word in 0..self.stride::<W>() - 1 {
+            self.arena[at.key + 1 + word].store(masks(word), Relaxed);
         }
-        self.arena[self.base(at.place, &shape) + at.slot * shape.stride].store(key, Release);
+        self.arena[at.key].store(key, Release);
     }
 
     /// The used slots of a place, with their keys.
     pub fn used(&self, place: usize) -> impl Iterator<Item = (At, u64)> + '_ {
-        let shape = self.shape::<0>();
-        let base = self.base(place, &shape);
-        (0..self.plan.slots)
-            .map(move |slot| (At { place, slot }, self.arena[base + slot * shape.stride].load(Relaxed)))
-            .filter(|(_, key)| *key != EMPTY)
+        let slots = (0..self.plan.slots).map(move |slot| self.slot_at::<0>(place, slot));
+        slots.map(|at| (at, self.arena[at.key].load(Relaxed))).filter(|(_, key)| *key != EMPTY)
+    }
+
+    /// The used slots from a home on, up to the first empty one, with their keys: all keys of that home are
+    /// among them.
+    pub fn run(&self, home: Home) -> impl Iterator<Item = (At, u64)> + '_ {
+        let slots = std::iter::successors(Some(self.start::<0>(home)), |at| Some(self.next::<0>(*at)));
+        slots
+            .take(self.plan.slots)
+            .map(|at| (at, self.arena[at.key].load(Relaxed)))
+            .take_while(|(_, key)| *key != EMPTY)
     }
 
     /// The first empty slot for `key` in a place that is not published yet.
     pub fn empty_slot(&self, place: usize, key: u64) -> Option<At> {
-        match self.probe_place::<0>(place, self.home(key), key) {
+        match self.probe_from::<0>(self.slot_at::<0>(place, self.home(key).slot), key) {
             Some(Probe::Empty(at)) => Some(at),
             _ => None,
         }
@@ -396,53 +417,60 @@ impl Shared {
 
     /// Empties a place that no reader looks at, and makes every holder valid in it.
     pub fn wipe(&self, place: usize) {
-        let shape = self.shape::<0>();
-        let base = self.base(place, &shape);
         for slot in 0..self.plan.slots {
-            self.arena[base + slot * shape.stride].store(EMPTY, Relaxed);
+            self.arena[self.slot_at::<0>(place, slot).key].store(EMPTY, Relaxed);
         }
         self.validate(place);
     }
 }
 
-/// Zeroed words, on huge pages where the kernel gives them: a walk's loads are spread over all of it.
+/// Zeroed words from a huge page's boundary on (small tables: a cache line's), and where that is; on huge pages
+/// where the kernel gives them, since a walk's loads are spread over all of it. What lies before is never
+/// touched, so it costs address space alone.
 #[cfg(not(all(test, loom)))]
-fn arena(words: usize) -> Box<[AtomicU64]> {
-    let zeroed = Box::into_raw(vec![0_u64; words].into_boxed_slice());
-    advise_huge(zeroed);
+fn arena(words: usize) -> (Box<[AtomicU64]>, usize) {
+    let align = if words * 8 >= HUGE { HUGE } else { 64 };
+    let zeroed = Box::into_raw(vec![0_u64; words + align / 8].into_boxed_slice());
+    let start = zeroed.cast::<u8>();
+    let skip = start.addr().next_multiple_of(align) - start.addr();
+    let length = words * 8 / HUGE * HUGE;
+    if length > 0 {
+        // SAFETY: the range lies inside the allocation; this advice changes no content. Refusal costs speed only.
+        let _ =
+            unsafe { rustix::mm::madvise(start.add(skip).cast(), length, rustix::mm::Advice::LinuxHugepage) };
+    }
     // SAFETY: an AtomicU64 has the size and bit validity of a u64 and, on the 64-bit targets that the assertion
     // admits, its alignment; the box was just taken apart and is put together once.
-    unsafe { Box::from_raw(zeroed as *mut [AtomicU64]) }
+    (unsafe { Box::from_raw(zeroed as *mut [AtomicU64]) }, skip / 8)
 }
 
 #[cfg(all(test, loom))]
-fn arena(words: usize) -> Box<[AtomicU64]> {
-    (0..words).map(|_| AtomicU64::new(0)).collect()
+fn arena(words: usize) -> (Box<[AtomicU64]>, usize) {
+    ((0..words).map(|_| AtomicU64::new(0)).collect(), 0)
 }
+
+/// Bytes of a huge page.
+#[cfg(not(all(test, loom)))]
+const HUGE: usize = 2 << 20;
 
 #[cfg(not(all(test, loom)))]
 const _: () = assert!(align_of::<u64>() == align_of::<AtomicU64>());
 
-/// Asks for huge pages under the whole pages of a large allocation. Refusal only costs speed.
-#[cfg(not(all(test, loom)))]
-fn advise_huge(words: *mut [u64]) {
-    const HUGE: usize = 2 << 20;
-    let start = words.cast::<u8>();
-    let skip = start.addr().next_multiple_of(HUGE) - start.addr();
-    let length = (words.len() * 8).saturating_sub(skip) / HUGE * HUGE;
-    if length > 0 {
-        // SAFETY: the range lies inside the allocation; this advice changes no content.
-        let _ =
-            unsafe { rustix::mm::madvise(start.add(skip).cast(), length, rustix::mm::Advice::LinuxHugepage) };
-    }
-}
-
 /// What a block key is stored as.
 #[inline(always)]
 pub(crate) fn stored_key(key: u64) -> u64 {
-    match key {
-        EMPTY => ZERO_ALIAS,
-        u64::MAX => MAX_ALIAS,
+    // One branch that is never taken, for both.
+    if key.wrapping_add(1) > 1 {
+        return key;
+    }
+    if key == EMPTY { ZERO_ALIAS } else { MAX_ALIAS }
+}
+
+/// The key that was stored, of what it is stored as.
+pub(crate) fn told_key(stored: u64) -> u64 {
+    match stored {
+        ZERO_ALIAS => 0,
+        MAX_ALIAS => u64::MAX,
         key => key,
     }
 }
@@ -465,10 +493,10 @@ fn put_bit(words: &[AtomicU64], bit: usize, on: bool) {
 #[inline(always)]
 fn prefetch(words: &[AtomicU64], at: usize) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(word) = words.get(at) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is that of a live element; a prefetch reads no value and cannot fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) }
+        // SAFETY: a prefetch reads no value and cannot fault, whatever the address, so `at` needs no check.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(at).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (words, at);

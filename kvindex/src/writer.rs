@@ -1,9 +1,8 @@
 //! The one writer: blocks stored and removed, a holder at a time, in runs. Owns everything that readers do not
-//! see: fill of the segments, copies, leases. Must never wait for a reader.
+//! see: fill of the segments, leases. Must never wait for a reader.
 //!
 //! A run is prefetched ahead of itself; each block of it is visible as soon as it is stored.
 
-use crate::copies::ExtraCopies;
 use crate::holders::{Bits, Holder};
 use crate::plan::Plan;
 use crate::publish::{At, NAMELESS, Probe, Shared, stored_key};
@@ -19,7 +18,6 @@ pub struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) fills: Box<[Fill]>,
     pub(crate) bits: Bits,
-    pub(crate) copies: ExtraCopies,
     pub(crate) spares: Spares,
     pub(crate) sweep_at: usize,
     pub(crate) refused: u64,
@@ -37,30 +35,12 @@ pub(crate) struct Fill {
     pub stale: bool,
 }
 
-/// How the gateway knows that a holder has a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// The engine said that it stored it: once more is a copy more.
-    Stored,
-    /// An answer proved it: a block already held is not a copy more.
-    Observed,
-}
-
-/// What a removal takes of a block that its engine stored more than once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    /// One copy; the block is gone with the last.
-    One,
-    /// All.
-    All,
-}
-
 /// What became of a run of stored blocks, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Newly held by this holder.
     pub added: usize,
-    /// Held already: copies (or nothing new, if observed).
+    /// Held already: nothing changed.
     pub again: usize,
     /// Not admitted for want of room; the holder is partial.
     pub refused: usize,
@@ -71,9 +51,7 @@ pub struct Stored {
 pub struct Removed {
     /// No longer held.
     pub gone: usize,
-    /// Still held: a copy less.
-    pub copies: usize,
-    /// Were not held.
+    /// Were not held: nothing changed.
     pub unknown: usize,
 }
 
@@ -86,8 +64,6 @@ pub struct Stats {
     pub capacity: usize,
     /// Blocks not admitted so far.
     pub refused: u64,
-    /// Copies that were not counted for want of room so far.
-    pub copies_uncounted: u64,
     /// Segments rebuilt so far.
     pub rebuilds: u64,
     /// Segments still to sweep.
@@ -100,7 +76,6 @@ impl Writer {
         Writer {
             fills: vec![Fill::default(); plan.segments].into(),
             bits: Bits::new(plan.bits()),
-            copies: ExtraCopies::new(plan.bits(), plan.copies_max),
             spares: Spares::new(plan),
             sweep_at: 0,
             refused: 0,
@@ -140,24 +115,24 @@ impl Writer {
 
     /// Marks a run of consecutive blocks as held; the first of them is block `depth` of its prompt.
     /// A holder whose lease ended changes nothing.
-    pub fn store(&mut self, holder: Holder, keys: &[u64], depth: u32, evidence: Evidence) -> Stored {
+    pub fn store(&mut self, holder: Holder, keys: &[u64], depth: u32) -> Stored {
         if !self.bits.knows(holder) {
             return Stored::default();
         }
         match self.shared.plan.words {
-            1 => self.store_run::<1>(holder.bit(), keys, depth, evidence),
-            _ => self.store_run::<0>(holder.bit(), keys, depth, evidence),
+            1 => self.store_run::<1>(holder.bit(), keys, depth),
+            _ => self.store_run::<0>(holder.bit(), keys, depth),
         }
     }
 
     /// Takes blocks from a holder, in any order. A holder whose lease ended changes nothing.
-    pub fn remove(&mut self, holder: Holder, keys: &[u64], copies: Copies) -> Removed {
+    pub fn remove(&mut self, holder: Holder, keys: &[u64]) -> Removed {
         if !self.bits.knows(holder) {
             return Removed::default();
         }
         match self.shared.plan.words {
-            1 => self.remove_run::<1>(holder.bit(), keys, copies),
-            _ => self.remove_run::<0>(holder.bit(), keys, copies),
+            1 => self.remove_run::<1>(holder.bit(), keys),
+            _ => self.remove_run::<0>(holder.bit(), keys),
         }
     }
 
@@ -167,25 +142,18 @@ impl Writer {
             blocks: self.fills.iter().map(|fill| fill.live as usize).sum(),
             capacity: self.shared.plan.capacity(),
             refused: self.refused,
-            copies_uncounted: self.copies.uncounted(),
             rebuilds: self.rebuilds,
             stale_segments: self.fills.iter().filter(|fill| fill.stale).count(),
         }
     }
 
-    fn store_run<const W: usize>(
-        &mut self,
-        bit: usize,
-        keys: &[u64],
-        depth: u32,
-        evidence: Evidence,
-    ) -> Stored {
+    fn store_run<const W: usize>(&mut self, bit: usize, keys: &[u64], depth: u32) -> Stored {
         let mut result = Stored::default();
         self.ask_for_first::<W>(keys);
         for (at, key) in keys.iter().enumerate() {
             self.ask_for_next::<W>(keys, at);
             let depth = depth.saturating_add(u32::try_from(at).unwrap_or(u32::MAX));
-            self.store_one::<W>(bit, stored_key(*key), depth, evidence, &mut result);
+            self.store_one::<W>(bit, stored_key(*key), depth, &mut result);
         }
         *self.bits.held_mut(bit) += result.added;
         if result.refused > 0 {
@@ -195,14 +163,7 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn store_one<const W: usize>(
-        &mut self,
-        bit: usize,
-        key: u64,
-        depth: u32,
-        evidence: Evidence,
-        result: &mut Stored,
-    ) {
+    fn store_one<const W: usize>(&mut self, bit: usize, key: u64, depth: u32, result: &mut Stored) {
         let home = self.shared.home(key);
         self.make_valid(home.segment, bit);
         match self.shared.probe::<W>(home, key) {
@@ -210,7 +171,6 @@ impl Writer {
                 let word = self.shared.raw::<W>(at, bit / 64);
                 if word >> (bit % 64) & 1 == 1 {
                     result.again += 1;
-                    self.count_copy(bit, key, evidence);
                     return;
                 }
                 if self.is_dead::<W>(at) {
@@ -254,26 +214,19 @@ impl Writer {
         self.shared.set_partial(bit, true);
     }
 
-    #[cold]
-    fn count_copy(&mut self, bit: usize, key: u64, evidence: Evidence) {
-        if evidence == Evidence::Stored {
-            self.copies.add(bit, key);
-        }
-    }
-
-    fn remove_run<const W: usize>(&mut self, bit: usize, keys: &[u64], copies: Copies) -> Removed {
+    fn remove_run<const W: usize>(&mut self, bit: usize, keys: &[u64]) -> Removed {
         let mut result = Removed::default();
         self.ask_for_first::<W>(keys);
         for (at, key) in keys.iter().enumerate() {
             self.ask_for_next::<W>(keys, at);
-            self.remove_one::<W>(bit, stored_key(*key), copies, &mut result);
+            self.remove_one::<W>(bit, stored_key(*key), &mut result);
         }
         *self.bits.held_mut(bit) -= result.gone;
         result
     }
 
     #[inline(always)]
-    fn remove_one<const W: usize>(&mut self, bit: usize, key: u64, copies: Copies, result: &mut Removed) {
+    fn remove_one<const W: usize>(&mut self, bit: usize, key: u64, result: &mut Removed) {
         let home = self.shared.home(key);
         let Some(Probe::Found(at)) = self.shared.probe::<W>(home, key) else {
             result.unknown += 1;
@@ -283,14 +236,6 @@ impl Writer {
         if (word & self.shared.valid(at.place, bit / 64)) >> (bit % 64) & 1 == 0 {
             result.unknown += 1;
             return;
-        }
-        match copies {
-            Copies::One if self.copies.take_one(bit, key) => {
-                result.copies += 1;
-                return;
-            }
-            Copies::One => {}
-            Copies::All => self.copies.forget(bit, key),
         }
         self.shared.set_raw::<W>(at, bit / 64, word & !(1 << (bit % 64)));
         result.gone += 1;
@@ -309,14 +254,14 @@ impl Writer {
     #[inline(always)]
     fn ask_for_first<const W: usize>(&self, keys: &[u64]) {
         for key in keys.iter().take(AHEAD) {
-            self.shared.prefetch::<W>(*key);
+            self.shared.ask::<W>(*key);
         }
     }
 
     #[inline(always)]
     fn ask_for_next<const W: usize>(&self, keys: &[u64], at: usize) {
         if let Some(key) = keys.get(at + AHEAD) {
-            self.shared.prefetch::<W>(*key);
+            self.shared.ask::<W>(*key);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The stream of runs that all rows use: prompts of 4,096 blocks, each cached by one of the holders.
 
-use warmpath_kvindex::{Evidence, Holder, Plan, Readers, Writer, index};
+use warmpath_kvindex::{Holder, Plan, Readers, Writer, index};
 
 /// Blocks of a prompt.
 pub const PROMPT: usize = 4_096;
@@ -28,6 +28,8 @@ pub struct Filled {
     pub readers: Readers,
     pub holders: Vec<Holder>,
     pub keys: Vec<u64>,
+    /// The state of the source that new keys come from.
+    pub next: u64,
     /// CPU seconds that the fill took.
     pub seconds: f64,
 }
@@ -44,11 +46,11 @@ impl Filled {
         let refused: usize = keys
             .chunks(PROMPT)
             .enumerate()
-            .map(|(at, prompt)| writer.store(leased[at % holders], prompt, 0, Evidence::Stored).refused)
+            .map(|(at, prompt)| writer.store(leased[at % holders], prompt, 0).refused)
             .sum();
         let seconds = cpu_seconds() - start;
         assert_eq!(refused, 0, "the plan takes all blocks");
-        Filled { writer, readers, holders: leased, keys, seconds }
+        Filled { writer, readers, holders: leased, keys, next: random.0, seconds }
     }
 
     /// A random run of `length` blocks within a prompt.

@@ -5,7 +5,7 @@ use crate::Size;
 use crate::stream::{Filled, PROMPT, Random, cpu_seconds, median, quantile};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use warmpath_kvindex::{Copies, Evidence, Readers};
+use warmpath_kvindex::Readers;
 
 /// Blocks of one event.
 const EVENT: usize = 32;
@@ -32,33 +32,35 @@ fn shared(filled: &mut Filled, operations: usize) -> f64 {
     let start = cpu_seconds();
     for _ in 0..operations / EVENT / 2 {
         let (run, holder) = (filled.run(&mut random, EVENT), filled.holders[random.below(64)]);
-        filled.writer.store(holder, &filled.keys[run.clone()], 0, Evidence::Observed);
+        filled.writer.store(holder, &filled.keys[run.clone()], 0);
         last.push((holder, run));
         if last.len() > 1_000 {
             let (holder, run) = last.swap_remove(random.below(1_000));
-            filled.writer.remove(holder, &filled.keys[run], Copies::One);
+            filled.writer.remove(holder, &filled.keys[run]);
         }
     }
     for (holder, run) in last {
-        filled.writer.remove(holder, &filled.keys[run], Copies::One);
+        filled.writer.remove(holder, &filled.keys[run]);
     }
     operations as f64 / (cpu_seconds() - start) / 1e6
 }
 
 /// Blocks removed from all and replaced by new ones, so that keys die and segments are rebuilt; M operations/s.
 fn fresh(filled: &mut Filled, operations: usize) -> f64 {
-    let mut random = Random(filled.keys[0]);
+    // Going on where the last phase ended: the same seed again would bring back the same keys.
+    let mut random = Random(filled.next);
     let (mut done, mut refused) = (0, 0);
     let start = cpu_seconds();
     while done < operations {
         let run = filled.run(&mut random, EVENT);
         let holder = filled.holders[run.start / PROMPT % 64];
-        filled.writer.remove(holder, &filled.keys[run.clone()], Copies::All);
+        filled.writer.remove(holder, &filled.keys[run.clone()]);
         filled.keys[run.clone()].iter_mut().for_each(|key| *key = random.word());
-        let stored = filled.writer.store(holder, &filled.keys[run], 0, Evidence::Stored);
+        let stored = filled.writer.store(holder, &filled.keys[run], 0);
         refused += stored.refused;
         done += 2 * EVENT;
     }
+    filled.next = random.0;
     let rate = done as f64 / (cpu_seconds() - start) / 1e6;
     if refused > 0 {
         println!("I1 {refused} blocks refused: a reader off its core held back the spare segments");
@@ -134,7 +136,7 @@ fn paced(filled: &mut Filled, blocks: usize, restart: impl Fn(&mut Filled)) -> V
         }
         let run = filled.run(&mut random, EVENT);
         let holder = filled.holders[random.below(64)];
-        filled.writer.store(holder, &filled.keys[run], 0, Evidence::Observed);
+        filled.writer.store(holder, &filled.keys[run], 0);
         lags.push((start.elapsed() - due).as_secs_f64() * 1e6);
     }
     lags

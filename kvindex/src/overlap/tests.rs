@@ -3,8 +3,6 @@
 use crate::model::{Naive, Random};
 use crate::*;
 
-const STORED: Evidence = Evidence::Stored;
-
 /// Prompts that share prefixes: each continues an earlier one from a random block on.
 fn prompts(random: &mut Random, count: usize) -> Vec<Vec<u64>> {
     let mut made: Vec<Vec<u64>> = vec![(0..200).map(|_| random.word()).collect()];
@@ -36,8 +34,8 @@ impl World {
 
     fn store(&mut self, holder: Holder, keys: &[u64]) {
         for (depth, key) in keys.iter().enumerate() {
-            if self.writer.store(holder, &[*key], depth as u32, STORED).refused == 0 {
-                self.naive.store(holder.bit(), *key, STORED);
+            if self.writer.store(holder, &[*key], depth as u32).refused == 0 {
+                self.naive.store(holder.bit(), *key);
             }
         }
     }
@@ -58,8 +56,8 @@ impl World {
             let holder = self.holders[random.below(self.holders.len())];
             let prompt = &self.prompts[random.below(self.prompts.len())];
             let key = prompt[random.below(prompt.len())];
-            self.writer.remove(holder, &[key], Copies::All);
-            self.naive.remove(holder.bit(), key, Copies::All);
+            self.writer.remove(holder, &[key]);
+            self.naive.remove(holder.bit(), key);
         }
     }
 
@@ -164,7 +162,7 @@ fn a_view_older_than_a_clear_tells_nothing_of_that_holder() {
     let (all, mut out) = (world.reader.view().live(), vec![0; 64]);
     let view = world.reader.view();
     world.writer.clear(world.holders[1]);
-    world.writer.store(world.holders[1], &keys[..50], 0, STORED);
+    world.writer.store(world.holders[1], &keys[..50], 0);
     view.walk(&keys, &all, &mut out);
     assert_eq!(out[..3], [200, 0, 200]);
     assert!(view.name(1).is_none() && !view.holders(keys[0]).contains(1));

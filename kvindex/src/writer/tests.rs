@@ -3,11 +3,8 @@
 use crate::model::{Naive, Random, key_of};
 use crate::*;
 
-const STORED: Evidence = Evidence::Stored;
-
 fn small(holders: usize, blocks: usize) -> (Writer, Reader) {
-    let plan = Plan { copies_max: 60, ..Plan::for_blocks(blocks, holders, 2).unwrap() };
-    let (writer, readers) = index(plan, 7);
+    let (writer, readers) = index(Plan::for_blocks(blocks, holders, 2).unwrap(), 7);
     (writer, readers.reader().unwrap())
 }
 
@@ -19,19 +16,17 @@ fn register(writer: &mut Writer, count: usize) -> Vec<Holder> {
 fn step(random: &mut Random, writer: &mut Writer, naive: &mut Naive, holders: &[Holder], world: usize) {
     let holder = holders[random.below(holders.len())];
     let keys: Vec<u64> = (0..1 + random.below(40)).map(|_| key_of(random.below(world))).collect();
-    let copies = if random.below(3) == 0 { Copies::All } else { Copies::One };
     match random.below(100) {
         0..55 => {
-            let evidence = if random.below(4) == 0 { Evidence::Observed } else { STORED };
             for (depth, key) in keys.iter().enumerate() {
-                if writer.store(holder, &[*key], depth as u32, evidence).refused == 0 {
-                    naive.store(holder.bit(), *key, evidence);
+                if writer.store(holder, &[*key], depth as u32).refused == 0 {
+                    naive.store(holder.bit(), *key);
                 }
             }
         }
         55..95 => {
-            writer.remove(holder, &keys, copies);
-            keys.iter().for_each(|key| naive.remove(holder.bit(), *key, copies));
+            writer.remove(holder, &keys);
+            keys.iter().for_each(|key| naive.remove(holder.bit(), *key));
         }
         95..98 => {
             writer.sweep(random.below(4));
@@ -83,43 +78,16 @@ fn equals_the_naive_map_while_segments_are_rebuilt_and_blocks_refused() {
 }
 
 #[test]
-fn an_engine_that_stores_twice_removes_twice_or_once_as_its_version_does() {
+fn a_block_stored_again_is_still_one_and_goes_with_one_removal() {
     let (mut writer, mut reader) = small(2, 100);
     let holders = register(&mut writer, 2);
     for holder in &holders {
-        writer.store(*holder, &[5, 6], 0, STORED);
-        assert_eq!(writer.store(*holder, &[5], 0, STORED).again, 1);
+        assert_eq!(writer.store(*holder, &[5, 6], 0), Stored { added: 2, ..Stored::default() });
+        assert_eq!(writer.store(*holder, &[5], 0), Stored { again: 1, ..Stored::default() });
     }
-    assert_eq!(writer.remove(holders[0], &[5], Copies::One), Removed { copies: 1, ..Removed::default() });
-    assert_eq!(reader.view().holders(5).bits().count(), 2);
-    assert_eq!(writer.remove(holders[0], &[5], Copies::One).gone, 1);
-    assert_eq!(writer.remove(holders[1], &[5], Copies::All).gone, 1);
-    assert!(reader.view().holders(5).is_empty());
-    assert_eq!(writer.remove(holders[1], &[5], Copies::One).unknown, 1);
-    writer.check().unwrap();
-}
-
-#[test]
-fn an_observed_block_is_not_a_copy_and_goes_with_one_removal() {
-    let (mut writer, mut reader) = small(2, 100);
-    let holder = register(&mut writer, 1)[0];
-    writer.store(holder, &[5], 0, Evidence::Observed);
-    writer.store(holder, &[5], 0, Evidence::Observed);
-    assert_eq!(writer.remove(holder, &[5], Copies::One).gone, 1);
-    assert!(reader.view().holders(5).is_empty());
-}
-
-#[test]
-fn copies_have_a_bound_and_what_is_over_it_claims_too_little() {
-    let (mut writer, _reader) = small(1, 100);
-    let holder = register(&mut writer, 1)[0];
-    let keys: Vec<u64> = (2..90).map(key_of).collect();
-    writer.store(holder, &keys, 0, STORED);
-    writer.store(holder, &keys, 0, STORED);
-    let uncounted = writer.stats().copies_uncounted as usize;
-    assert!(uncounted > 0);
-    let removed = writer.remove(holder, &keys, Copies::One);
-    assert_eq!((removed.gone, removed.copies), (uncounted, keys.len() - uncounted));
+    assert_eq!(writer.remove(holders[0], &[5, 5]), Removed { gone: 1, unknown: 1 });
+    assert_eq!(reader.view().holders(5).bits().collect::<Vec<_>>(), [1]);
+    assert_eq!((writer.held(holders[0]), writer.held(holders[1])), (1, 2));
     writer.check().unwrap();
 }
 
@@ -130,18 +98,18 @@ fn a_full_index_refuses_deep_blocks_first_and_marks_the_holder_partial() {
     let mut random = Random(3);
     let (mut shallow, mut deep) = (Stored::default(), Stored::default());
     let first: Vec<u64> = (0..3_600).map(|_| random.word()).collect();
-    writer.store(holders[0], &first, 0, STORED);
+    writer.store(holders[0], &first, 0);
     assert!(reader.view().partial().is_empty());
     for _ in 0..800 {
-        let stored = writer.store(holders[1], &[random.word()], 30_000, STORED);
+        let stored = writer.store(holders[1], &[random.word()], 30_000);
         deep = Stored { refused: deep.refused + stored.refused, added: deep.added + stored.added, ..deep };
-        let stored = writer.store(holders[0], &[random.word()], 0, STORED);
+        let stored = writer.store(holders[0], &[random.word()], 0);
         shallow = Stored { refused: shallow.refused + stored.refused, ..shallow };
     }
     assert!(deep.refused > 300 && shallow.refused < 10, "{deep:?} {shallow:?}");
     assert!(reader.view().partial().contains(holders[1].bit()));
     assert_eq!(writer.stats().refused, (deep.refused + shallow.refused) as u64);
-    let shared = writer.store(holders[1], &first, 40_000, STORED);
+    let shared = writer.store(holders[1], &first, 40_000);
     assert_eq!(shared.added, first.len(), "a block that another holder has needs no room");
     writer.clear(holders[1]);
     assert!(!reader.view().partial().contains(holders[1].bit()));
@@ -154,16 +122,16 @@ fn a_clear_is_seen_before_any_sweep_and_only_by_its_holder() {
     let holders = register(&mut writer, 2);
     let keys: Vec<u64> = (0..500).map(key_of).collect();
     for holder in [holders[0], holders[1], holders[0]] {
-        writer.store(holder, &keys, 0, STORED);
+        writer.store(holder, &keys, 0);
     }
     writer.clear(holders[0]);
     for key in &keys {
         assert_eq!(reader.view().holders(*key).bits().collect::<Vec<_>>(), [1]);
     }
-    assert_eq!(writer.remove(holders[0], &keys[..1], Copies::One).unknown, 1);
+    assert_eq!(writer.remove(holders[0], &keys[..1]).unknown, 1);
     assert_eq!(writer.held(holders[0]), 0);
-    writer.store(holders[0], &keys[..1], 0, STORED);
-    assert_eq!(writer.remove(holders[0], &keys[..1], Copies::One).gone, 1, "old copies went with the clear");
+    writer.store(holders[0], &keys[..1], 0);
+    assert_eq!(writer.remove(holders[0], &keys[..1]).gone, 1);
     let before = writer.stats().stale_segments;
     assert_eq!(writer.sweep(1), before - 1);
     while writer.sweep(10) > 0 {}
@@ -175,7 +143,7 @@ fn a_bit_leased_again_starts_empty_under_its_new_name() {
     let (mut writer, mut reader) = small(64, 1_000);
     let holders = register(&mut writer, 64);
     assert_eq!(writer.register(99), None, "all bits are leased");
-    writer.store(holders[5], &[1, 2, 3], 0, STORED);
+    writer.store(holders[5], &[1, 2, 3], 0);
     writer.release(holders[5]);
     let view = reader.view();
     assert_eq!((view.name(5), view.live().contains(5)), (None, false));
@@ -183,8 +151,8 @@ fn a_bit_leased_again_starts_empty_under_its_new_name() {
     let again = writer.register(99).unwrap();
     assert_eq!((again.bit(), reader.view().name(5)), (5, Some(99)));
     assert!(reader.view().holders(1).is_empty());
-    assert_eq!(writer.store(holders[5], &[7], 0, STORED), Stored::default(), "the old lease is over");
-    assert_eq!(writer.store(again, &[1], 0, STORED).added, 1);
+    assert_eq!(writer.store(holders[5], &[7], 0), Stored::default(), "the old lease is over");
+    assert_eq!(writer.store(again, &[1], 0).added, 1);
     writer.check().unwrap();
 }
 
@@ -193,12 +161,12 @@ fn a_reader_that_stays_online_stops_no_store_while_slots_last_and_sees_its_block
     let (mut writer, mut reader) = small(64, 1_000);
     let holders = register(&mut writer, 2);
     let kept: Vec<u64> = (0..100).map(key_of).collect();
-    writer.store(holders[0], &kept, 0, STORED);
+    writer.store(holders[0], &kept, 0);
     let mut random = Random(1);
     let mut churn = |writer: &mut Writer| {
         (0..2_000).map(|_| random.word()).fold(0, |refused, key| {
-            let stored = writer.store(holders[1], &[key], 0, STORED);
-            writer.remove(holders[1], &[key], Copies::One);
+            let stored = writer.store(holders[1], &[key], 0);
+            writer.remove(holders[1], &[key]);
             refused + stored.refused
         })
     };
@@ -226,7 +194,7 @@ fn readers_of_a_churning_index_never_miss_what_is_always_there() {
     let (mut writer, readers) = index(Plan::for_blocks(2_000, 64, 2).unwrap(), 7);
     let holders = register(&mut writer, 3);
     let kept: Vec<u64> = (0..64).map(key_of).collect();
-    writer.store(holders[0], &kept, 0, STORED);
+    writer.store(holders[0], &kept, 0);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
@@ -242,12 +210,12 @@ fn readers_of_a_churning_index_never_miss_what_is_always_there() {
         let mut random = Random(9);
         for round in 0..400 {
             let keys: Vec<u64> = (0..300).map(|_| random.word()).collect();
-            writer.store(holders[1], &keys, 0, STORED);
-            writer.store(holders[2], &kept, 0, STORED);
+            writer.store(holders[1], &keys, 0);
+            writer.store(holders[2], &kept, 0);
             if round % 3 == 0 {
                 writer.clear(holders[2]);
             }
-            writer.remove(holders[1], &keys, Copies::One);
+            writer.remove(holders[1], &keys);
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         watch.join().unwrap();
