@@ -12,7 +12,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("shards/ring", &[]),
     ("core", &["parser"]),
     ("kvindex", &["core"]),
-    ("events", &["core", "kvindex", "shards/ring"]),
+    ("events", &["parser", "core", "kvindex", "shards/ring"]),
     ("shards", &["parser", "core", "kvindex", "shards/ring"]),
     ("admin", &["parser", "core"]),
     ("perf", &["parser", "core", "kvindex", "shards", "shards/ring"]),
