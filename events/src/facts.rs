@@ -55,10 +55,9 @@ impl Facts {
     pub fn judge(&self, spec: &SourceSpec, first: Option<Version>) -> Verdict {
         let mut verdict = Verdict::default();
         if !self.answered {
-            verdict.findings.push(format!(
-                "{} does not answer: the rule's own ports hold until it does",
-                spec.endpoint
-            ));
+            verdict
+                .findings
+                .push(format!("{} does not answer: the rule's own ports hold until it does", spec.endpoint));
             return verdict;
         }
         self.judge_block_size(spec, &mut verdict);
@@ -81,10 +80,8 @@ impl Facts {
                 "its blocks have {own} tokens, the rule's {rule}: only events of {rule} count; {cure}"
             ));
         } else {
-            verdict.fence(
-                Fence::BlockSize,
-                format!("its blocks have {own} tokens, the rule's {rule}: {cure}"),
-            );
+            verdict
+                .fence(Fence::BlockSize, format!("its blocks have {own} tokens, the rule's {rule}: {cure}"));
         }
     }
 
@@ -146,7 +143,9 @@ impl Facts {
         let rule = spec.ranks;
         verdict.fence(
             Fence::Ranks,
-            format!("it has {own} data-parallel ranks, the rule {rule}: set the rule's kvDpRankCount to {own}"),
+            format!(
+                "it has {own} data-parallel ranks, the rule {rule}: set the rule's kvDpRankCount to {own}"
+            ),
         );
     }
 
@@ -154,7 +153,8 @@ impl Facts {
         match &self.publishers {
             Some(Err(Unusable::Off)) => verdict.fence(
                 Fence::NoEvents,
-                "it publishes no cache events: start it with a --kv-events-config whose publisher is zmq".into(),
+                "it publishes no cache events: start it with a --kv-events-config whose publisher is zmq"
+                    .into(),
             ),
             Some(Err(Unusable::Endpoint(endpoint))) => verdict.findings.push(format!(
                 "it publishes at {endpoint}, which is not tcp://host:port: the rule's own ports hold"
@@ -163,7 +163,9 @@ impl Facts {
                 .findings
                 .push(format!("where it publishes cannot be read ({why}): the rule's own ports hold")),
             None if crate::engines::delivery(spec.engine()) == crate::engines::Delivery::Published => {
-                verdict.findings.push("it does not tell where it publishes: the rule's own ports hold".into());
+                verdict
+                    .findings
+                    .push("it does not tell where it publishes: the rule's own ports hold".into());
             }
             Some(Ok(_)) | None => {}
         }

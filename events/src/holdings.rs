@@ -115,8 +115,15 @@ impl Holdings {
     pub fn change(&mut self, change: Change<'_>, index: &mut Index) {
         match change {
             Change::Held { shelf, hash, depth, also, event, content } => {
-                if let Some(key) = self.counted_key(shelf, hash, event, content.as_ref(), index) {
-                    self.held(shelf.medium, also, key, depth, index);
+                let was_named = self.naming.key(hash).is_some();
+                let key = self.counted_key(shelf, hash, event, content.as_ref(), index);
+                // A copy may be named although what it is a copy of could not be: then all of it is news.
+                let (medium, also) = match also {
+                    Some(also) if !was_named => (also.min(shelf.medium), None),
+                    _ => (shelf.medium, also),
+                };
+                if let Some(key) = key {
+                    self.held(medium, also, key, depth, index);
                 }
             }
             Change::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
@@ -167,9 +174,9 @@ impl Holdings {
             if std::mem::take(&mut self.wanted[at]) {
                 let group = self.group;
                 // Also its own tier: a block that was nearer when it came here may have left there since.
-                let nearer = residency.blocks().filter(|(shelf, ..)| {
-                    Some(shelf.group) == group && tier(shelf.medium) <= at
-                });
+                let nearer = residency
+                    .blocks()
+                    .filter(|(shelf, ..)| Some(shelf.group) == group && tier(shelf.medium) <= at);
                 let hashes = nearer.map(|(shelf, hash, _)| (hash, residency.depth_of(shelf, hash)));
                 self.fills.push(Fill { tier: at, hashes: hashes.collect() });
             }
@@ -242,6 +249,9 @@ impl Holdings {
         let is_masked = content.is_none() && event.tokens.run().is_some();
         if !is_whole || is_masked || *self.group.get_or_insert(shelf.group) != shelf.group {
             self.counts.uncounted_groups += 1;
+            if self.group == Some(shelf.group) {
+                self.naming.exclude(hash);
+            }
             return None;
         }
         if event.block_size != self.block_tokens {
@@ -338,3 +348,5 @@ impl Holdings {
     }
 }
 
+#[cfg(test)]
+mod tests;

@@ -181,4 +181,3 @@ impl<'a> Parts<'a> {
         Some(parts)
     }
 }
-

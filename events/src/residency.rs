@@ -198,7 +198,8 @@ impl Residency {
 
     /// The nearest medium but `shelf`'s own on which its group holds a block.
     pub fn also(&self, shelf: Shelf, hash: u64) -> Option<Medium> {
-        let others = self.shelves.iter().filter(|(at, _)| at.group == shelf.group && at.medium != shelf.medium);
+        let others =
+            self.shelves.iter().filter(|(at, _)| at.group == shelf.group && at.medium != shelf.medium);
         others.filter(|(_, copies)| copies.contains_key(&hash)).map(|(at, _)| at.medium).min()
     }
 
@@ -239,9 +240,9 @@ impl Residency {
 
     /// Every block held: shelf, hash, copies.
     pub fn blocks(&self) -> impl Iterator<Item = (Shelf, u64, u32)> + '_ {
-        self.shelves.iter().flat_map(|(shelf, copies)| {
-            copies.iter().map(|(hash, entry)| (*shelf, *hash, entry.copies))
-        })
+        self.shelves
+            .iter()
+            .flat_map(|(shelf, copies)| copies.iter().map(|(hash, entry)| (*shelf, *hash, entry.copies)))
     }
 
     /// Different blocks held on one medium, over all groups.

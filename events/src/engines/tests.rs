@@ -31,7 +31,8 @@ fn a_captured_vllm_tells_blocks_hash_room_and_start() {
 
 #[test]
 fn a_finer_unit_of_a_hybrid_vllm_is_its_block() {
-    let metrics = br#"vllm:cache_config_info{block_size="528",hash_block_size="None",prefix_match_unit="16"} 1"#;
+    let metrics =
+        br#"vllm:cache_config_info{block_size="528",hash_block_size="None",prefix_match_unit="16"} 1"#;
     assert_eq!(read(Engine::Vllm, &[("/metrics", metrics)]).block_size, Some(16));
 }
 

@@ -74,7 +74,7 @@ impl Actor for Door {
     }
 
     fn accepts(&self) -> bool {
-        self.engine.borrow().starts_at.is_none() && !self.engine.borrow().is_dark
+        self.engine.borrow().is_up()
     }
 }
 
@@ -143,6 +143,7 @@ impl Engine {
                 world.timer(STEP, 0);
             }
             PeerEvent::Timer { token } => self.answer_replay(token as usize - 1, world),
+            PeerEvent::Accepted { conn } if self.is_dark => drop(self.lost.insert(conn)),
             PeerEvent::Accepted { conn } => {
                 self.ears.insert(conn, (port, Ear::default()));
                 if port != Port::Http {
@@ -182,7 +183,8 @@ impl Engine {
                     assert!(frames.len() == 2 && frames[0].is_empty(), "a request without its delimiter");
                     let from = u64::from_be_bytes(frames[1].as_slice().try_into().expect("eight bytes"));
                     self.jobs.push((conn, rank, from, self.model.process));
-                        let late = if self.random.chance(self.faults.replay) { 4_000_000_000 } else { 50_000_000 };
+                    let late =
+                        if self.random.chance(self.faults.replay) { 4_000_000_000 } else { 50_000_000 };
                     let after = self.random.below(late);
                     world.timer(after, self.jobs.len() as u64);
                 }
@@ -222,7 +224,8 @@ impl Engine {
             return;
         }
         let process = self.model.process;
-        let (block, algorithm) = (self.model.contract.block_size().tokens(), self.model.contract.algo().name());
+        let (block, algorithm) =
+            (self.model.contract.block_size().tokens(), self.model.contract.algo().name());
         let body = match path {
             "/version" => r#"{"version":"0.32.0"}"#.to_owned(),
             "/v1/models" => r#"{"data":[{"id":"m"}]}"#.to_owned(),
@@ -238,7 +241,8 @@ impl Engine {
             "/kv_cache_events" => {
                 let taken: Vec<String> =
                     self.model.ranks.iter_mut().flat_map(|rank| rank.pending.drain(..)).collect();
-                if !taken.iter().any(|event| event.contains("created")) && self.random.chance(self.faults.cut) {
+                if !taken.iter().any(|event| event.contains("created")) && self.random.chance(self.faults.cut)
+                {
                     return world.close(conn);
                 }
                 format!("[{}]", taken.join(","))

@@ -183,8 +183,11 @@ impl Model {
             self.ranks[rank].cache.insert((0, block), 1);
             let parent = block.1.checked_sub(1).map(|depth| self.hash((prompt, depth)));
             let parent = parent.map_or("null".to_owned(), |parent| parent.to_string());
-            let tokens: Vec<String> =
-                self.tokens(block).iter().map(|id| format!(r#"{{"token_id":{id},"token_extra_id":0}}"#)).collect();
+            let tokens: Vec<String> = self
+                .tokens(block)
+                .iter()
+                .map(|id| format!(r#"{{"token_id":{id},"token_extra_id":0}}"#))
+                .collect();
             let (hash, tokens) = (self.hash(block), tokens.join(","));
             self.emit(
                 rank,
@@ -233,7 +236,8 @@ impl Model {
             46..=52 => self.window_event(random),
             _ => {
                 let prompt = random.below(PROMPTS);
-                let run = (0..DEPTHS).take_while(|depth| held.contains(&(0, (prompt, *depth)))).count() as u64;
+                let run =
+                    (0..DEPTHS).take_while(|depth| held.contains(&(0, (prompt, *depth)))).count() as u64;
                 // A whole hit computes the last block again: a second copy.
                 let first = run.min(DEPTHS - 1);
                 let last = first + random.below(DEPTHS - first);

@@ -1,7 +1,7 @@
 //! Two engines, one rule over both and another over the first, the event core, and the oracle.
 
 use crate::engine::{Engine, Faults, PUBLISH, REPLAY, SERVE};
-use crate::model::{Kind, Keys, Model};
+use crate::model::{Keys, Kind, Model};
 use crate::random::Random;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,8 @@ use warmpath_core::block::BlockSize;
 use warmpath_core::control::RankReport;
 use warmpath_core::engine::{Algo, Contract, Engine as EngineKind, Seed, Terms};
 use warmpath_core::rule::{
-    Deadlines, Endpoint, ExplainHeader, HalfClose, KvExact, KvPorts, PathMatch, RankMode, Rule, RuleKey, Selector,
+    Deadlines, Endpoint, ExplainHeader, HalfClose, KvExact, KvPorts, PathMatch, RankMode, Rule, RuleKey,
+    Selector,
 };
 use warmpath_core::shared::{Source, Tier};
 use warmpath_core::table::Table;
@@ -44,6 +45,8 @@ pub struct World {
     table: Table,
     /// Engine and source.
     followed: Vec<(usize, Arc<Source>)>,
+    /// What was counted when all was checked last: sequence, changes, blocks of each rank.
+    checked: Vec<(Option<u64>, u64, [u64; 3])>,
     numbers: u32,
     exact: KvExact,
     random: Random,
@@ -88,23 +91,24 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
 }
 
 impl World {
-    pub fn new(seed: u64, kind: Kind, faults: Faults) -> World {
+    pub fn new(seed: u64, kind: Kind, replay: bool, faults: Faults) -> World {
         let mut random = Random::new(seed);
         let contract = contract(kind);
         let sizes = Sizes { buffers: 64, buffer_bytes: 4_096, ..Sizes::default() };
         let mut sim = Sim::new(seed, sizes, Weather::default());
-        let tells = random.below(2) == 0;
+        let tells = replay && random.below(2) == 0;
         let engines: Vec<_> = (0..2)
             .map(|engine| {
                 let buffer = random.pick(&[20, 10_000, 10_000]);
-                let model = Model::new(kind, contract, RANKS, if faults.restart > 0 { buffer } else { 10_000 });
+                let model =
+                    Model::new(kind, contract, RANKS, if faults.restart > 0 { buffer } else { 10_000 });
                 let random = Random::new(seed ^ (engine as u64 + 1) << 40);
                 Engine::join(&mut sim, ip(engine), model, RANKS, tells, random, faults)
             })
             .collect();
         let plan = Plan::for_blocks(2_000, 64, 1).expect("a plan");
         let (writer, readers) = index(plan, seed);
-        let replay = if tells { 0 } else { REPLAY };
+        let replay = if tells || !replay { 0 } else { REPLAY };
         let exact = KvExact {
             contract,
             version: None,
@@ -113,7 +117,7 @@ impl World {
             rank_mode: RankMode::Pin,
             warmup: 0,
         };
-        let policy = Policy { replay_wait: 3 * SECOND, probe_after: 5 * SECOND, ..Policy::default() };
+        let policy = Policy { replay_wait: 6 * SECOND, probe_after: 5 * SECOND, ..Policy::default() };
         let pace = Pace { min: 50 * MILLISECOND, max: 200 * MILLISECOND };
         let universe = engines[0].borrow().model.universe();
         let mut world = World {
@@ -123,6 +127,7 @@ impl World {
             universe,
             table: Table::default(),
             followed: Vec::new(),
+            checked: Vec::new(),
             numbers: 0,
             exact,
             random,
@@ -162,7 +167,7 @@ impl World {
         self.engines.iter().for_each(|engine| engine.borrow_mut().calm(20));
         self.run(30);
         self.engines.iter().for_each(|engine| engine.borrow_mut().calm(0));
-        self.run(15);
+        self.run(8);
     }
 
     fn run(&mut self, seconds: u64) {
@@ -187,7 +192,15 @@ impl World {
 
     /// Some process had, after the batch applied last, all that is claimed; nothing else, if that is all.
     fn check(&mut self) {
-        let (report, held, seed) = (self.core.report(0), self.held(), self.seed);
+        let (report, seed) = (self.core.report(0), self.seed);
+        let ranks = report.sources.iter().flat_map(|source| &source.ranks);
+        let counts =
+            ranks.map(|rank| (rank.sequence, rank.stored + rank.removed + rank.cleared, rank.blocks));
+        let counts: Vec<_> = counts.collect();
+        if std::mem::replace(&mut self.checked, counts.clone()) == counts {
+            return;
+        }
+        let held = self.held();
         for (at, source) in &self.followed {
             let engine = self.engines[*at].borrow();
             let own = report.sources.iter().find(|own| own.source == source.number()).expect("a report");
@@ -221,9 +234,11 @@ impl World {
                 self.check_rank(&engine, (rank, told), &claims, seen);
                 let is_complete = source.is_complete(rank as u8);
                 assert!(is_complete == (told.standing == "complete") || own.fence.is_some(), "seed {seed}");
-                let page = self.core.inventory(source.number(), rank as u8, Tier::Disk, 0, 100).expect("a page");
+                let page =
+                    self.core.inventory(source.number(), rank as u8, Tier::Disk, 0, 100).expect("a page");
                 let far = claims.iter().rev().flatten().next().expect("a holder of the GPU");
-                let place = |key: &u64| self.universe.iter().position(|own| own == key).expect("a key of ours");
+                let place =
+                    |key: &u64| self.universe.iter().position(|own| own == key).expect("a key of ours");
                 assert_eq!(page.keys.iter().fold(0, |mask, key| mask | 1 << place(key)), *far, "seed {seed}");
             }
             if engine.model.kind != Kind::Drained {
