@@ -4,6 +4,7 @@
 mod demo;
 mod events;
 mod keys;
+mod plane;
 mod serve;
 mod sizes;
 

@@ -1,17 +1,18 @@
 //! `warmpath serve`: shards and admin thread from a command line. Owns the resolution of flags into plans;
 //! must never serve before both sides are ready.
 
+use crate::plane::{Driver, Known, Plane};
 use crate::sizes::{Bytes, Cores};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use warmpath_admin::{NoKv, Options, Outside};
+use warmpath_admin::{Options, Outside};
 use warmpath_core::environment::Environment;
-use warmpath_ring::{Epoll, Sizes, Uring, clock};
+use warmpath_ring::{Sizes, clock};
 use warmpath_shards::budget::Budget;
-use warmpath_shards::fleet::{Fleet, Plan, ShardFault, Threads};
+use warmpath_shards::fleet::Plan;
 use warmpath_shards::{SPARE_BYTES_MAX, Settings};
 
 /// Run the gateway.
@@ -50,6 +51,15 @@ pub struct ServeArgs {
     /// Bytes for everything this process holds: buffers, bodies, queues
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     memory: Bytes,
+    /// Bytes of it for the index of cached blocks, 24 a block up to 64 holders [default: a quarter]
+    #[arg(long, value_name = "SIZE")]
+    index_memory: Option<Bytes>,
+    /// Ranks of endpoints that may hold blocks at once; those with blocks in host memory or on disk count more
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    index_holders: u16,
+    /// Core to pin the thread to that follows cache events [default: not pinned]
+    #[arg(long, value_name = "CORE")]
+    event_core: Option<usize>,
     /// Where model files are found (used by rules of later releases)
     #[arg(long, value_name = "DIR", default_value = "/etc/loxilb")]
     config_root: PathBuf,
@@ -67,15 +77,6 @@ pub struct ServeArgs {
     without: Vec<Feature>,
 }
 
-/// How shards speak with the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Driver {
-    /// io_uring
-    Uring,
-    /// epoll, where io_uring is missing or forbidden
-    Epoll,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Feature {
     Forwarded,
@@ -91,12 +92,14 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         format!("--state-dir {}: can't be made: {e}; choose a folder that can", args.state_dir.display())
     })?;
     raise_open_files();
-    let budget = Arc::new(Budget::new(body_memory(args.memory, &plan)?));
-    let (fleet, threads) = start(args.driver, &plan, budget).map_err(|e| e.to_string())?;
+    let environment = Arc::new(environment());
+    let known = known(args)?;
+    let budget = Arc::new(Budget::new(body_memory(args.memory, &plan, known.bytes)?));
+    let plane = Plane::start(args.driver, &plan, budget, &environment, known)?;
     let outside = Outside {
-        data_plane: Arc::new(fleet),
-        kv: Arc::new(NoKv),
-        environment: Arc::new(environment()),
+        data_plane: plane.fleet.clone(),
+        kv: plane.kv.clone(),
+        environment,
         now: clock::now,
         wall,
         random,
@@ -115,7 +118,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         eprintln!("warmpath: {shards} shard(s) ready; admin at http://{admin}/netlox/v1");
     })
     .map_err(|e| e.to_string())?;
-    join(threads)
+    plane.join()
 }
 
 /// What the process's environment says of exact routing; the operator is told what of it is not taken.
@@ -162,36 +165,35 @@ fn plan(args: &ServeArgs) -> Result<Plan, String> {
     Ok(Plan { shards, cores: pinned, sizes, settings, seed: random() })
 }
 
+/// The index of blocks: a quarter of `--memory` unless the operator says otherwise.
+fn known(args: &ServeArgs) -> Result<Known, String> {
+    let bytes = args.index_memory.map_or(args.memory.0 / 4, |bytes| bytes.0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(core) = args.event_core.filter(|core| *core >= cores) {
+        return Err(format!("--event-core {core}: does not exist here; there are cores 0 to {}", cores - 1));
+    }
+    Ok(Known { bytes, holders: args.index_holders.into(), core: args.event_core })
+}
+
 /// What is left of `--memory` for bodies and waiting answers, once the fixed parts are taken.
-fn body_memory(memory: Bytes, plan: &Plan) -> Result<u64, String> {
+fn body_memory(memory: Bytes, plan: &Plan, index: u64) -> Result<u64, String> {
     const BASE: u64 = 64 << 20;
     const LEAST: u64 = 64 << 20;
     let buffers = u64::from(plan.sizes.buffers) * u64::from(plan.sizes.buffer_bytes);
     let shard = buffers + SPARE_BYTES_MAX as u64;
-    let fixed = BASE + plan.shards as u64 * shard;
+    let fixed = BASE + index + plan.shards as u64 * shard;
     match memory.0.checked_sub(fixed) {
         Some(bodies) if bodies >= LEAST => Ok(bodies),
         _ => Err(format!(
-            "--memory {memory} is too small: {} shard(s) of {} with {} for the process and at least {} for \
-             request bodies need {}",
+            "--memory {memory} is too small: {} shard(s) of {} with {} for the process, {} for the index of \
+             blocks and at least {} for request bodies need {}",
             plan.shards,
             Bytes(shard),
             Bytes(BASE),
+            Bytes(index),
             Bytes(LEAST),
             Bytes(fixed + LEAST)
         )),
-    }
-}
-
-/// Starts shards on `driver`.
-pub fn start(driver: Driver, plan: &Plan, budget: Arc<Budget>) -> Result<(Fleet, Threads), ShardFault> {
-    match driver {
-        Driver::Uring => Fleet::start(plan, budget, |sizes| {
-            Uring::new(sizes).map_err(|e| format!("{e}; or start with --driver epoll"))
-        }),
-        Driver::Epoll => {
-            Fleet::start(plan, budget, |sizes| Epoll::new(sizes).map_err(|e| format!("epoll: {e}")))
-        }
     }
 }
 
@@ -201,17 +203,6 @@ fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // Where it may not be raised, what there is must do; running out is reported when it happens.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
-/// Waits for the shards' threads to end; the first fault of any.
-pub fn join(threads: Threads) -> Result<(), String> {
-    for thread in threads {
-        match thread.join() {
-            Ok(done) => done.map_err(|e| e.to_string())?,
-            Err(_) => return Err("a shard's thread ended by a panic; see its message above".into()),
-        }
-    }
-    Ok(())
 }
 
 fn seconds(flag: &str, value: f64) -> Result<Duration, String> {

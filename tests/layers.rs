@@ -12,12 +12,12 @@ const ORDER: &[(&str, &[&str])] = &[
     ("shards/ring", &[]),
     ("core", &["parser"]),
     ("kvindex", &["core"]),
-    ("events", &["core", "kvindex", "shards/ring"]),
+    ("events", &["parser", "core", "kvindex", "shards/ring"]),
     ("shards", &["parser", "core", "kvindex", "shards/ring"]),
     ("admin", &["parser", "core"]),
     ("perf", &["parser", "core", "kvindex", "shards", "shards/ring"]),
     // Wiring: it picks the driver, and hands the messages of `core::control` from one side to the other.
-    ("", &["core", "shards", "shards/ring", "events", "admin", "perf"]),
+    ("", &["core", "kvindex", "shards", "shards/ring", "events", "admin", "perf"]),
 ];
 
 /// The only files that may hold `unsafe`.

@@ -162,6 +162,15 @@ impl Engine {
         }
     }
 
+    /// Which versions name all blocks alike: equal numbers, equal names.
+    pub fn family(self, version: Version) -> usize {
+        match self {
+            Engine::Vllm => vllm::family(version),
+            Engine::Sglang => sglang::family(version),
+            Engine::Trtllm | Engine::Llamacpp => 0,
+        }
+    }
+
     /// Agrees on one way to name blocks, or tells which of the terms can't be kept.
     pub fn contract(self, terms: &Terms<'_>) -> Result<Contract, ContractFault> {
         if !self.algorithms(terms.version).contains(&terms.algo) {

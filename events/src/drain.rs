@@ -30,6 +30,10 @@ pub enum DrainChange<'a> {
         shelf: Shelf,
         /// The block before it.
         parent: Option<u64>,
+        /// Blocks before it in its prompt; a guess if its parent is not held.
+        depth: u32,
+        /// The nearest other level on which it is held.
+        also: Option<Medium>,
         /// The block, with its tokens.
         block: &'a StoredBlock,
     },
@@ -41,6 +45,8 @@ pub enum DrainChange<'a> {
         to: Shelf,
         /// Its name.
         hash: u64,
+        /// The nearest level beside both on which it is held.
+        also: Option<Medium>,
     },
     /// A block is no longer held.
     Gone {
@@ -48,6 +54,8 @@ pub enum DrainChange<'a> {
         shelf: Shelf,
         /// Its name.
         hash: u64,
+        /// The nearest other level on which it still is.
+        also: Option<Medium>,
     },
     /// Nothing is held any more.
     Cleared,
@@ -163,12 +171,15 @@ fn change(event: &DrainEvent, residency: &mut Residency, sink: Sink<'_>) {
     match &event.data {
         DrainData::Stored { parent_hash, blocks } => {
             let mut parent = parent_hash.map(|Hash(hash)| hash);
+            let mut depth = residency.depth_behind(event.window, parent);
             for block in blocks {
-                let shelf = shelf(event.window, block.cache_level);
-                if residency.store(shelf, block.block_hash.0) {
-                    sink(DrainChange::Held { shelf, parent, block });
+                let (shelf, hash) = (shelf(event.window, block.cache_level), block.block_hash.0);
+                if residency.store(shelf, hash, depth) {
+                    let also = residency.also(shelf, hash);
+                    sink(DrainChange::Held { shelf, parent, depth, also, block });
                 }
-                parent = Some(block.block_hash.0);
+                parent = Some(hash);
+                depth = depth.saturating_add(1);
             }
         }
         DrainData::Removed { block_hashes } => {
@@ -179,9 +190,10 @@ fn change(event: &DrainEvent, residency: &mut Residency, sink: Sink<'_>) {
         DrainData::Updated { block_hash: Hash(hash), cache_level: Some(moved) } => {
             let (from, to) = (shelf(event.window, moved.old_value), shelf(event.window, moved.new_value));
             if from != to && residency.copies(from, *hash) > 0 {
+                let (depth, also) = (residency.depth_of(from, *hash), residency.also(from, *hash));
                 residency.remove(from, *hash);
-                residency.store(to, *hash);
-                sink(DrainChange::Moved { from, to, hash: *hash });
+                residency.store(to, *hash, depth);
+                sink(DrainChange::Moved { from, to, hash: *hash, also });
             }
         }
         DrainData::Created { .. } | DrainData::Updated { .. } | DrainData::Unknown => {}
@@ -193,7 +205,7 @@ fn remove(window: u32, hash: u64, residency: &mut Residency, sink: Sink<'_>) {
     for medium in LEVELS {
         let shelf = Shelf { group: window, medium };
         if residency.copies(shelf, hash) > 0 && residency.remove(shelf, hash) {
-            sink(DrainChange::Gone { shelf, hash });
+            sink(DrainChange::Gone { shelf, hash, also: residency.also(shelf, hash) });
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Terms {
     pub removal: Removal,
     /// Blocks that it may hold.
     pub blocks: usize,
+    /// The rank that its batches are of; those of another are counted and ignored. `None`: any.
+    pub rank: Option<u32>,
     /// Tells its waits from those of other feeds.
     pub seed: u64,
 }
@@ -37,8 +39,16 @@ pub struct Terms {
 pub struct FeedCounts {
     /// Batches applied.
     pub applied: u64,
-    /// Batches that could not be decoded.
+    /// Batches that are not MessagePack.
     pub undecodable: u64,
+    /// Batches of another form than events have.
+    pub schema_mismatch: u64,
+    /// Batches of another rank, ignored.
+    pub rank_mismatch: u64,
+    /// Batches of another rank since the last one of the own.
+    pub rank_mismatch_run: u64,
+    /// Replays asked for.
+    pub replays: u64,
     /// Events of kinds that are not known here.
     pub unknown_events: u64,
     /// Connections closed for a breach of ZMTP or of the framing.
@@ -91,6 +101,7 @@ struct Asked {
 /// What batches change.
 struct Cache {
     naming: HashBytes,
+    rank: Option<u32>,
     residency: Residency,
     batch: Batch,
     counts: FeedCounts,
@@ -122,6 +133,7 @@ impl Feed {
     pub fn new(terms: Terms) -> Self {
         let cache = Cache {
             naming: terms.naming,
+            rank: terms.rank,
             residency: Residency::new(terms.removal, terms.blocks),
             batch: Batch::default(),
             counts: FeedCounts::default(),
@@ -156,6 +168,11 @@ impl Feed {
     /// The replay connection that should be open or be dialled; any of another attempt is to be closed.
     pub fn wants_replay(&self, now: Nanos) -> Option<u32> {
         self.replay.as_ref().filter(|asked| now >= asked.at).map(|asked| asked.attempt)
+    }
+
+    /// Whether it has a live connection: one that it hung up itself is to be closed.
+    pub fn has_live(&self) -> bool {
+        self.live.is_some()
     }
 
     /// Whether the driver has to read the engine's start identity and call [`Feed::identified`]: the
@@ -316,6 +333,11 @@ impl Feed {
         self.stream.standing()
     }
 
+    /// Whether answers of a replay are awaited.
+    pub fn is_replaying(&self) -> bool {
+        self.stream.is_replaying()
+    }
+
     /// Why all was last forgotten, or is not the whole.
     pub fn reason(&self) -> Option<Reason> {
         self.stream.reason()
@@ -389,6 +411,7 @@ impl Cache {
                 self.residency.clear(sink);
             }
             Action::AskReplay { attempt, from } => {
+                self.counts.replays += 1;
                 self.tell(Step::Asked { from });
                 self.asked = Some((attempt, from));
             }
@@ -402,10 +425,19 @@ impl Cache {
 
     fn apply(&mut self, seq: u64, payload: &[u8], sink: Sink<'_>) -> Effect {
         if let Err(reject) = decode(payload, self.naming, &mut self.batch) {
-            self.counts.undecodable += 1;
+            match reject {
+                Reject::Format(_) => self.counts.undecodable += 1,
+                _ => self.counts.schema_mismatch += 1,
+            }
             self.tell(Step::Undecodable { seq, reject });
             return Effect::Undecodable;
         }
+        if self.rank.zip(self.batch.rank).is_some_and(|(own, named)| own != named) {
+            self.counts.rank_mismatch += 1;
+            self.counts.rank_mismatch_run += 1;
+            return Effect::Changed;
+        }
+        self.counts.rank_mismatch_run = 0;
         self.counts.applied += 1;
         self.counts.unknown_events += u64::from(self.batch.unknown);
         if let Some(watch) = &mut self.watch {

@@ -54,8 +54,8 @@ pub fn payload(data: &[u8]) {
         let told: usize = batch.events.iter().map(stored).sum();
         let mut residency = Residency::new(Removal::One, 1_000);
         residency.apply(&batch, &mut |change| {
-            if let Change::Held { content: Some(content), .. } = change {
-                assert_eq!(content.tokens.len(), content.event.block_size as usize * content.width);
+            if let Change::Held { event, content: Some(content), .. } = change {
+                assert_eq!(content.tokens.len(), event.block_size as usize * content.width);
             }
         });
         assert!(residency.len() <= told && residency.blocks().count() == residency.len());

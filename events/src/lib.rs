@@ -1,7 +1,8 @@
 //! KV-cache events of engines: bytes to typed events, to an ordered and proven stream, to index changes.
 //!
-//! Sans-io: every machine here takes bytes and times as arguments and answers with values; none knows a
-//! socket, a clock, the index or an engine's policy.
+//! The machines are sans-io: each takes bytes and times as arguments and answers with values; none knows a
+//! socket, a clock or the index. [`eventcore`] drives them over a ring and writes the index; [`thread`] gives it
+//! a thread.
 //!
 //! - [`zmtp`]: the protocol of the engines' sockets (SUB, DEALER)
 //! - [`msgpack`]: a reader of what they carry
@@ -11,18 +12,28 @@
 //! - [`trtllm_json`], [`drain`]: the same for engines whose events are drained over HTTP
 //! - [`feed`]: all of it for one publisher, for a driver that has the sockets
 //! - [`sources`]: where an engine says that it publishes
+//! - [`engines`]: what is particular to one engine; [`facts`]: what it says of itself, against its rule
+//! - [`http`]: one request to an engine's own port
 
 mod backoff;
 pub mod continuity;
 pub mod decode;
 pub mod drain;
+pub mod engines;
+pub mod eventcore;
+pub mod facts;
 pub mod feed;
 pub mod framing;
 #[doc(hidden)]
 pub mod fuzz;
+mod holdings;
+pub mod http;
+mod index;
 pub mod msgpack;
+mod naming;
 pub mod residency;
 pub mod sources;
+pub mod thread;
 pub mod trtllm_json;
 pub mod wire;
 pub mod zmtp;

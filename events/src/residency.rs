@@ -1,12 +1,13 @@
 //! Which blocks one rank holds. Owns the counts per (group, medium, hash); must never know the index, weigh a
-//! medium or ask where a batch came from.
+//! medium or ask where a batch came from. Beside the count it keeps how deep in its prompt a block is, as far as
+//! it is known, since an index that is full takes first blocks before deep ones.
 //!
 //! An engine may hold a block twice: a hit stops one block short and the recomputed block is a second copy
 //! (vLLM 0.32, captured). Each is removed by itself, so a block is gone when the last copy is. Whether a
 //! removal takes one copy or all is the engine's rule ([`Removal`]). A removal of what is not held, as after a
 //! stream that was picked up midway, changes nothing.
 
-use crate::wire::{Batch, Event, ExtraKey, Medium, Place, Removed, Stored};
+use crate::wire::{Batch, Event, ExtraKey, Locality, Medium, Place, Removed, Stored};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -24,13 +25,17 @@ pub enum Removal {
 pub struct Shelf {
     /// The KV-cache group; 0 if the engine has but one. TensorRT-LLM: the attention window.
     pub group: u32,
-    /// The medium. Events that name none mean the GPU.
+    /// The medium. Events that name none mean the GPU; what is not the engine's own is `External`.
     pub medium: Medium,
 }
 
 impl From<Place> for Shelf {
     fn from(place: Place) -> Self {
-        Shelf { group: place.group.unwrap_or(0), medium: place.medium.unwrap_or(Medium::Gpu) }
+        let medium = match place.locality {
+            Some(Locality::Remote) => Medium::External,
+            _ => place.medium.unwrap_or(Medium::Gpu),
+        };
+        Shelf { group: place.group.unwrap_or(0), medium }
     }
 }
 
@@ -43,10 +48,12 @@ pub struct Content<'a> {
     pub tokens: &'a [u32],
     /// 1, or 2 in SGLang's bigram mode.
     pub width: usize,
+    /// Token ids behind it that its hash covers too.
+    pub lookahead: &'a [u32],
     /// Its extra keys.
     pub extra: &'a [ExtraKey],
-    /// The event, for its adapter and salt.
-    pub event: &'a Stored,
+    /// The batch, for texts.
+    pub batch: &'a Batch,
 }
 
 /// A change that the index must know.
@@ -58,6 +65,12 @@ pub enum Change<'a> {
         shelf: Shelf,
         /// The engine's name of it.
         hash: u64,
+        /// Blocks before it in its prompt; a guess if the one before it is not held.
+        depth: u32,
+        /// The nearest other medium on which the same group holds it.
+        also: Option<Medium>,
+        /// The event that says so.
+        event: &'a Stored,
         /// None if the event does not tell: masked groups list only the blocks that they keep.
         content: Option<Content<'a>>,
     },
@@ -67,6 +80,8 @@ pub enum Change<'a> {
         shelf: Shelf,
         /// The engine's name of it.
         hash: u64,
+        /// The nearest other medium on which the same group still holds it.
+        also: Option<Medium>,
     },
     /// Nothing is held any more.
     Cleared,
@@ -92,7 +107,16 @@ pub struct Residency {
     counts: Counts,
 }
 
-type Copies = HashMap<u64, u32, BuildHasherDefault<Mix>>;
+type Copies = HashMap<u64, Entry, BuildHasherDefault<Mix>>;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    copies: u32,
+    depth: u32,
+}
+
+/// The depth of a block whose parent is not held: useless until that one comes, so deep.
+const DEPTH_UNKNOWN: u32 = 1 << 12;
 
 impl Residency {
     /// An empty cache that takes up to `limit` blocks of all shelves.
@@ -116,13 +140,13 @@ impl Residency {
         emptied
     }
 
-    /// One more copy of a block. Whether it is new on this shelf.
-    pub fn store(&mut self, shelf: Shelf, hash: u64) -> bool {
+    /// One more copy of a block, `depth` blocks into its prompt. Whether it is new on this shelf.
+    pub fn store(&mut self, shelf: Shelf, hash: u64, depth: u32) -> bool {
         let is_full = self.held >= self.limit;
         let copies = self.shelf(shelf);
         match copies.get_mut(&hash) {
-            Some(count) => {
-                *count = count.saturating_add(1);
+            Some(entry) => {
+                entry.copies = entry.copies.saturating_add(1);
                 self.counts.repeated += 1;
                 false
             }
@@ -131,7 +155,7 @@ impl Residency {
                 false
             }
             None => {
-                copies.insert(hash, 1);
+                copies.insert(hash, Entry { copies: 1, depth });
                 self.held += 1;
                 true
             }
@@ -147,8 +171,8 @@ impl Residency {
                 self.counts.unmatched += 1;
                 false
             }
-            Some(count) if *count > 1 && removal == Removal::One => {
-                *count -= 1;
+            Some(entry) if entry.copies > 1 && removal == Removal::One => {
+                entry.copies -= 1;
                 false
             }
             Some(_) => {
@@ -169,7 +193,34 @@ impl Residency {
     /// Copies of a block on a shelf.
     pub fn copies(&self, shelf: Shelf, hash: u64) -> u32 {
         let found = self.shelves.iter().find(|(at, _)| *at == shelf);
-        found.and_then(|(_, copies)| copies.get(&hash).copied()).unwrap_or(0)
+        found.and_then(|(_, copies)| copies.get(&hash)).map_or(0, |entry| entry.copies)
+    }
+
+    /// The nearest medium but `shelf`'s own on which its group holds a block.
+    pub fn also(&self, shelf: Shelf, hash: u64) -> Option<Medium> {
+        let others =
+            self.shelves.iter().filter(|(at, _)| at.group == shelf.group && at.medium != shelf.medium);
+        others.filter(|(_, copies)| copies.contains_key(&hash)).map(|(at, _)| at.medium).min()
+    }
+
+    /// The nearest medium on which a group holds a block.
+    pub fn nearest(&self, group: u32, hash: u64) -> Option<Medium> {
+        let own = self.shelves.iter().filter(|(at, _)| at.group == group);
+        own.filter(|(_, copies)| copies.contains_key(&hash)).map(|(at, _)| at.medium).min()
+    }
+
+    /// How deep in its prompt a held block is.
+    pub fn depth_of(&self, shelf: Shelf, hash: u64) -> u32 {
+        let found = self.shelves.iter().find(|(at, _)| *at == shelf);
+        found.and_then(|(_, copies)| copies.get(&hash)).map_or(DEPTH_UNKNOWN, |entry| entry.depth)
+    }
+
+    /// How deep in its prompt a block of `group` behind `parent` is.
+    pub fn depth_behind(&self, group: u32, parent: Option<u64>) -> u32 {
+        let Some(parent) = parent else { return 0 };
+        let shelves = self.shelves.iter().filter(|(at, _)| at.group == group);
+        let entry = shelves.filter_map(|(_, copies)| copies.get(&parent)).next();
+        entry.map_or(DEPTH_UNKNOWN, |entry| entry.depth.saturating_add(1))
     }
 
     /// Different blocks held, over all shelves.
@@ -188,12 +239,16 @@ impl Residency {
     }
 
     /// Every block held: shelf, hash, copies.
-    pub fn blocks(&self) -> impl Iterator<Item = (Shelf, u64, u32)> {
-        let each = |(shelf, copies): &(Shelf, Copies)| {
-            let shelf = *shelf;
-            copies.iter().map(move |(hash, count)| (shelf, *hash, *count)).collect::<Vec<_>>()
-        };
-        self.shelves.iter().flat_map(each)
+    pub fn blocks(&self) -> impl Iterator<Item = (Shelf, u64, u32)> + '_ {
+        self.shelves
+            .iter()
+            .flat_map(|(shelf, copies)| copies.iter().map(|(hash, entry)| (*shelf, *hash, entry.copies)))
+    }
+
+    /// Different blocks held on one medium, over all groups.
+    pub fn on_medium(&self, medium: Medium) -> usize {
+        let shelves = self.shelves.iter().filter(|(at, _)| at.medium == medium);
+        shelves.map(|(_, copies)| copies.len()).sum()
     }
 
     /// What happened so far.
@@ -205,19 +260,22 @@ impl Residency {
         let shelf = Shelf::from(stored.place);
         let hashes = batch.hashes(stored.hashes);
         let spans = spans(batch, stored);
-        let mut parent = stored.parent;
+        let (mut parent, mut depth) = (stored.parent, self.depth_behind(shelf.group, stored.parent));
         for (block, hash) in hashes.iter().enumerate() {
-            if self.store(shelf, *hash) {
+            if self.store(shelf, *hash, depth) {
                 let content = spans.as_ref().map(|(tokens, span, width)| Content {
                     parent,
                     tokens: &tokens[block * span..(block + 1) * span],
                     width: *width,
+                    lookahead: lookahead(batch, stored, block),
                     extra: batch.extra(stored, block),
-                    event: stored,
+                    batch,
                 });
-                sink(Change::Held { shelf, hash: *hash, content });
+                let also = self.also(shelf, *hash);
+                sink(Change::Held { shelf, hash: *hash, depth, also, event: stored, content });
             }
             parent = Some(*hash);
+            depth = depth.saturating_add(1);
         }
     }
 
@@ -225,7 +283,7 @@ impl Residency {
         let shelf = Shelf::from(removed.place);
         for hash in batch.hashes(removed.hashes) {
             if self.remove(shelf, *hash) {
-                sink(Change::Gone { shelf, hash: *hash });
+                sink(Change::Gone { shelf, hash: *hash, also: self.also(shelf, *hash) });
             }
         }
     }
@@ -246,6 +304,13 @@ fn spans<'a>(batch: &'a Batch, stored: &Stored) -> Option<(&'a [u32], usize, usi
     let span = (stored.block_size as usize).checked_mul(width)?;
     let fits = stored.hashes.len().checked_mul(span) == Some(run.len());
     fits.then(|| (batch.tokens(run), span, width))
+}
+
+/// The ids behind one of an event's blocks that its hash covers, as many for each block.
+fn lookahead<'a>(batch: &'a Batch, stored: &Stored, block: usize) -> &'a [u32] {
+    let Some((run, _)) = stored.lookahead.run() else { return &[] };
+    let each = run.len() / stored.hashes.len().max(1);
+    batch.tokens(run).get(block * each..(block + 1) * each).unwrap_or(&[])
 }
 
 /// Hashes of blocks are hashes already: one multiplication spreads what a shortened one may lack.

@@ -223,7 +223,7 @@ pub enum ExtraKey {
 }
 
 /// One payload's events.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// When the engine made it, in seconds of its wall clock.
     pub time: f64,

@@ -2,6 +2,7 @@
 //! starting and ending them; the gateway starts, serves and goes down as `warmpath serve` does.
 
 use super::board::{Clocks, Seen};
+use crate::plane::{Driver, Known, Plane};
 use crate::serve;
 use serde_json::json;
 use std::net::{SocketAddr, TcpListener};
@@ -10,24 +11,27 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use warmpath_admin::{AdminFault, NoKv, Options, Outside};
+use warmpath_admin::{AdminFault, Options, Outside};
 use warmpath_core::control::{DataPlane, ShardReport};
+use warmpath_core::environment::Environment;
 use warmpath_perf::engine::faults::Faults;
 use warmpath_perf::engine::{Config, Handle, Timing, start};
 use warmpath_ring::{Sizes, clock};
 use warmpath_shards::Settings;
 use warmpath_shards::budget::Budget;
-use warmpath_shards::fleet::{Fleet, Plan, ShardFault, Threads};
+use warmpath_shards::fleet::Plan;
 
 /// Bytes for request bodies and waiting answers.
 const BODY_BYTES: u64 = 256 << 20;
+
+/// The index of blocks.
+const KNOWN: Known = Known { bytes: 16 << 20, holders: 64, core: None };
 
 /// The running parts.
 pub struct Scene {
     engines: Vec<Handle>,
     resting: bool,
-    fleet: Arc<Fleet>,
-    shards: Threads,
+    plane: Plane,
     admin: JoinHandle<Result<(), AdminFault>>,
     address: SocketAddr,
     driver: &'static str,
@@ -44,10 +48,9 @@ impl Scene {
         let addresses: Vec<SocketAddr> = engines.iter().map(|e| e.addr).collect();
         std::fs::write(&rules, rule_bodies(address, &addresses).to_string())
             .map_err(|e| format!("{}: can't be written: {e}", rules.display()))?;
-        let (driver, fleet, shards) = shards()?;
-        let fleet = Arc::new(fleet);
-        let admin = admin(&folder.path, rules, fleet.clone())?;
-        Ok(Scene { engines, resting: false, fleet, shards, admin, address, driver, folder })
+        let (driver, plane) = plane()?;
+        let admin = admin(&folder.path, rules, &plane)?;
+        Ok(Scene { engines, resting: false, plane, admin, address, driver, folder })
     }
 
     /// Where the gateway listens.
@@ -62,7 +65,7 @@ impl Scene {
 
     /// What the shards report.
     pub fn reports(&self) -> Vec<ShardReport> {
-        self.fleet.reports()
+        self.plane.fleet.reports()
     }
 
     /// What each engine counted.
@@ -106,7 +109,7 @@ impl Scene {
                 .map_err(|e| format!("the gateway can't be told to end: {e}"))?;
         }
         ended(self.admin)?;
-        serve::join(self.shards)
+        self.plane.join()
     }
 
     /// What it is and how to take part.
@@ -127,7 +130,7 @@ impl Scene {
              -d '{{\"model\":\"small\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\
              Look into it:    warmpath ctl --socket {} rules list\n",
             self.engines.len(),
-            self.shards.len(),
+            self.plane.shards(),
             self.driver,
             socket.display()
         )
@@ -164,7 +167,7 @@ fn rule_bodies(address: SocketAddr, engines: &[SocketAddr]) -> serde_json::Value
 }
 
 /// Shards on io_uring, or where that can't be had on epoll.
-fn shards() -> Result<(&'static str, Fleet, Threads), String> {
+fn plane() -> Result<(&'static str, Plane), String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings::default();
     let plan = Plan {
@@ -174,27 +177,26 @@ fn shards() -> Result<(&'static str, Fleet, Threads), String> {
         settings,
         seed: serve::random(),
     };
-    let start = |driver| serve::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)));
-    let on_epoll = |fault: ShardFault| {
+    let environment = Environment::default();
+    let start =
+        |driver| Plane::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)), &environment, KNOWN);
+    let on_epoll = |fault: String| {
         eprintln!("warmpath: {fault}; the demo goes on with epoll");
-        start(serve::Driver::Epoll).map(|(fleet, threads)| ("epoll", fleet, threads))
+        start(Driver::Epoll).map(|plane| ("epoll", plane))
     };
-    start(serve::Driver::Uring)
-        .map(|(fleet, threads)| ("io_uring", fleet, threads))
-        .or_else(on_epoll)
-        .map_err(|fault| fault.to_string())
+    start(Driver::Uring).map(|plane| ("io_uring", plane)).or_else(on_epoll)
 }
 
 /// The admin thread, once it serves.
 fn admin(
     folder: &Path,
     rules: PathBuf,
-    fleet: Arc<Fleet>,
+    plane: &Plane,
 ) -> Result<JoinHandle<Result<(), AdminFault>>, String> {
     let outside = Outside {
-        data_plane: fleet,
+        data_plane: plane.fleet.clone(),
         environment: Arc::default(),
-        kv: Arc::new(NoKv),
+        kv: plane.kv.clone(),
         now: clock::now,
         wall: serve::wall,
         random: serve::random,

@@ -71,7 +71,7 @@ impl Inventory {
 fn store(residency: &mut Residency, batch: &Batch, stored: &Stored) -> Option<Anomaly> {
     let shelf = Shelf::from(stored.place);
     let hashes = batch.hashes(stored.hashes).iter().copied();
-    Anomaly::stored_twice(shelf, hashes.filter(|hash| !residency.store(shelf, *hash)).collect())
+    Anomaly::stored_twice(shelf, hashes.filter(|hash| !residency.store(shelf, *hash, 0)).collect())
 }
 
 fn remove(residency: &mut Residency, batch: &Batch, removed: Removed) -> Option<Anomaly> {

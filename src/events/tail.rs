@@ -66,6 +66,7 @@ impl<'w> Tail<'w> {
             naming: wanted.naming,
             removal: Removal::One,
             blocks: usize::MAX,
+            rank: None,
             seed: u64::from(std::process::id()),
         });
         let (tell, told) = channel();

@@ -201,6 +201,11 @@ impl Contract {
         self.algo
     }
 
+    /// Whether keys are made from token ids alone: the engine's own names are only translated.
+    pub fn is_by_tokens(&self) -> bool {
+        matches!(self.algo, Algo::Tokens | Algo::BlockhashTrtllm)
+    }
+
     /// How many tokens from one block's beginning to the next one's.
     pub fn block_size(&self) -> BlockSize {
         self.block_size

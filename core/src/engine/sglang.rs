@@ -38,6 +38,10 @@ pub const EVENT_NAMESPACE: &str = "sglang-kv-event-namespace-v1";
 /// What names a namespace of the storage tier, which no event carries.
 pub const STORAGE_NAMESPACE: &str = "sglang-cache-namespace-v1";
 
+pub(super) fn family(version: Version) -> usize {
+    usize::from(version >= NAMESPACES)
+}
+
 pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
     let tokens = terms.block_size.tokens();
     if tokens > LARGEST_PAGE {

@@ -299,3 +299,14 @@ fn scratch_does_not_grow_with_the_prompt() {
     let after = (scratch.preimage.room(0).as_ptr(), scratch.pending.as_ptr(), scratch.pending.capacity());
     assert_eq!(before, after);
 }
+
+#[test]
+fn versions_that_name_blocks_alike_are_one_family() {
+    let family = |engine: Engine, text| engine.family(Version::read(text).unwrap());
+    assert_eq!(family(Engine::Vllm, "0.29.0"), family(Engine::Vllm, "0.30.2"));
+    for (one, other) in [("0.28.1", "0.29.0"), ("0.30.2", "0.31.0"), ("0.32.0", "0.33.0")] {
+        assert_ne!(family(Engine::Vllm, one), family(Engine::Vllm, other), "{one} {other}");
+    }
+    assert_ne!(family(Engine::Sglang, "0.5.19"), family(Engine::Sglang, "0.5.23"));
+    assert_eq!(family(Engine::Trtllm, "1.0"), family(Engine::Trtllm, "1.3"));
+}

@@ -56,6 +56,10 @@ pub(super) fn algorithms(version: Option<Version>) -> &'static [Algo] {
     }
 }
 
+pub(super) fn family(version: Version) -> usize {
+    [PICKLE_VERIFIED, FIXED_ROOT, TAGGED, LOOKAHEAD].iter().filter(|change| version >= **change).count()
+}
+
 pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
     if terms.bigram || terms.dynamo {
         return Err(ContractFault::Feature { name: "pairs of tokens or the dynamo format", needs: "SGLang" });

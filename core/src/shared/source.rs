@@ -53,11 +53,13 @@ pub enum Fence {
     Ownership,
     /// It claims more blocks than it has.
     Drift,
+    /// It has no group of layers whose blocks alone make a prefix.
+    Groups,
 }
 
 impl Fence {
     /// All of them.
-    pub const ALL: [Fence; 9] = [
+    pub const ALL: [Fence; 10] = [
         Fence::BlockSize,
         Fence::Algorithm,
         Fence::Model,
@@ -67,6 +69,7 @@ impl Fence {
         Fence::NoEvents,
         Fence::Ownership,
         Fence::Drift,
+        Fence::Groups,
     ];
 
     /// As in metrics, explanations and the inventory.
@@ -81,6 +84,7 @@ impl Fence {
             Fence::NoEvents => "no_events",
             Fence::Ownership => "ownership",
             Fence::Drift => "drift",
+            Fence::Groups => "groups_unsupported",
         }
     }
 }

@@ -112,6 +112,7 @@ impl Driver {
             naming: HashBytes::Last,
             removal: Removal::One,
             blocks: 1_000,
+            rank: None,
             seed: 1,
         };
         Driver { feed: Feed::new(terms), live: None, replay: None, begun: Instant::now() }

@@ -22,7 +22,7 @@ impl Bench {
         let mut saw = Vec::new();
         self.drain.apply(&event, &mut self.residency, &mut |change| {
             saw.push(match change {
-                DrainChange::Held { shelf, parent, block } => {
+                DrainChange::Held { shelf, parent, block, .. } => {
                     format!("held {} {:?} after {parent:?}", block.block_hash.0, shelf.medium)
                 }
                 DrainChange::Moved { to, hash, .. } => format!("moved {hash} {:?}", to.medium),

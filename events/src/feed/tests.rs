@@ -52,6 +52,7 @@ fn new_feed(replay: bool) -> Feed {
         naming: HashBytes::Last,
         removal: Removal::One,
         blocks: 100,
+        rank: Some(0),
         seed: 7,
     })
 }

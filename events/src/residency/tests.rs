@@ -52,8 +52,8 @@ fn apply(residency: &mut Residency, batch: &Batch) -> Vec<Saw> {
 #[test]
 fn a_block_stored_twice_is_gone_when_removed_twice() {
     let mut residency = residency();
-    assert!(residency.store(GPU, 7));
-    assert!(!residency.store(GPU, 7));
+    assert!(residency.store(GPU, 7, 0));
+    assert!(!residency.store(GPU, 7, 0));
     assert_eq!(residency.copies(GPU, 7), 2);
     assert!(!residency.remove(GPU, 7));
     assert!(residency.remove(GPU, 7));
@@ -63,8 +63,8 @@ fn a_block_stored_twice_is_gone_when_removed_twice() {
 #[test]
 fn an_engine_that_counts_no_copies_removes_all() {
     let mut residency = Residency::new(Removal::All, 100);
-    residency.store(GPU, 7);
-    residency.store(GPU, 7);
+    residency.store(GPU, 7, 0);
+    residency.store(GPU, 7, 0);
     assert!(residency.remove(GPU, 7));
     assert!(residency.is_empty());
 }
@@ -74,7 +74,7 @@ fn groups_and_media_are_held_apart() {
     let mut residency = residency();
     let cpu = Shelf { group: 0, medium: Medium::Cpu };
     let window = Shelf { group: 1, medium: Medium::Gpu };
-    assert!([GPU, cpu, window].into_iter().all(|shelf| residency.store(shelf, 7)));
+    assert!([GPU, cpu, window].into_iter().all(|shelf| residency.store(shelf, 7, 0)));
     assert!(residency.remove(cpu, 7));
     assert_eq!((residency.on(GPU), residency.on(cpu), residency.on(window)), (1, 0, 1));
 }
@@ -83,7 +83,7 @@ fn groups_and_media_are_held_apart() {
 fn a_removal_before_any_store_changes_nothing() {
     let mut residency = residency();
     assert!(!residency.remove(GPU, 7));
-    assert!(residency.store(GPU, 7));
+    assert!(residency.store(GPU, 7, 0));
     assert_eq!((residency.len(), residency.counts().unmatched), (1, 1));
 }
 
@@ -119,7 +119,7 @@ fn a_masked_group_tells_no_content() {
 #[test]
 fn events_of_a_batch_apply_in_order() {
     let (mut batch, mut residency) = (Batch::default(), residency());
-    residency.store(GPU, 5);
+    residency.store(GPU, 5, 0);
     let gone = removed(&mut batch, &[5, 6]);
     let first = stored(&mut batch, &[6], None, &[], 4);
     let second = stored(&mut batch, &[8], None, &[], 4);
@@ -132,11 +132,11 @@ fn events_of_a_batch_apply_in_order() {
 #[test]
 fn at_the_limit_new_blocks_are_refused_and_held_ones_still_counted() {
     let mut residency = Residency::new(Removal::One, 2);
-    residency.store(GPU, 1);
-    residency.store(GPU, 2);
-    assert!(!residency.store(GPU, 3));
-    assert!(!residency.store(GPU, 2));
+    residency.store(GPU, 1, 0);
+    residency.store(GPU, 2, 0);
+    assert!(!residency.store(GPU, 3, 0));
+    assert!(!residency.store(GPU, 2, 0));
     assert!(residency.remove(GPU, 1));
-    assert!(residency.store(GPU, 3));
+    assert!(residency.store(GPU, 3, 0));
     assert_eq!((residency.len(), residency.counts().refused), (2, 1));
 }

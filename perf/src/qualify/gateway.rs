@@ -10,6 +10,7 @@ use warmpath_core::table::Table;
 use warmpath_ring::{Ring, Sizes};
 use warmpath_shards::Settings;
 use warmpath_shards::budget::Budget;
+use warmpath_shards::exact::Blocks;
 use warmpath_shards::fleet::{Fleet, Plan, Threads};
 
 /// Bytes for bodies.
@@ -33,7 +34,7 @@ impl Gateway {
         let address = free_address()?;
         let settings = Settings::default();
         let plan = Plan { shards: 2, cores: Vec::new(), sizes: Sizes::default(), settings, seed: 1 };
-        let started = Fleet::start(&plan, Arc::new(Budget::new(BODY_BYTES)), make);
+        let started = Fleet::start(&plan, Arc::new(Budget::new(BODY_BYTES)), &Blocks::none(plan.shards)?, make);
         let (fleet, threads) = started.map_err(|fault| fault.to_string())?;
         let gateway = Gateway { address, fleet, threads };
         gateway.fleet.install(Arc::new(table(address, endpoint)?)).map_err(|fault| fault.message)?;

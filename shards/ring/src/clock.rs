@@ -19,6 +19,12 @@ fn read(clock: ClockId) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
+/// Nanoseconds of CPU that the calling thread has used.
+pub fn thread_cpu() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
 /// The instant `timeout` from now; far beyond any uptime it is cut off.
 pub(crate) fn deadline(timeout: Duration) -> u64 {
     now().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))

@@ -9,7 +9,7 @@ pub(crate) mod conn;
 pub(crate) mod pool;
 
 use crate::slots::Slots;
-use crate::sock::{ACCEPT_PAUSE_NS, accept_needs_pause, accept_now, stream_socket};
+use crate::sock::{ACCEPT_PAUSE_NS, accept_needs_pause, accept_now, keep_alive, stream_socket};
 use crate::tcp_info::bytes_acknowledged;
 use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
@@ -380,6 +380,13 @@ impl Ring for Epoll {
         if conn.sending.is_none() {
             // A failure means that the connection is gone, which receiving reports.
             let _ = shutdown(&conn.fd, Shutdown::Write);
+        }
+    }
+
+    fn keep_alive(&mut self, sock: Sock, silence: Duration) {
+        if let Some(conn) = self.conns.get_mut(sock) {
+            // A socket that refuses is dead, which receiving reports.
+            let _ = keep_alive(&conn.fd, silence);
         }
     }
 

@@ -75,6 +75,11 @@ pub trait Ring {
     /// unknown. Tells whether a request ever reached the other side. A system call: for rare questions.
     fn acknowledged(&mut self, sock: Sock) -> Option<u64>;
 
+    /// Lets the kernel find out that the other side is gone: unacknowledged bytes, or probes of an idle
+    /// connection without an answer, for about `silence` (whole seconds, at least 3) end it. For peers that
+    /// are only listened to.
+    fn keep_alive(&mut self, _sock: Sock, _silence: Duration) {}
+
     /// The received bytes of a held buffer.
     fn bytes(&self, held: &Held) -> &[u8];
 

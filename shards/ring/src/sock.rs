@@ -4,6 +4,7 @@ use crate::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// A connection known to a driver: a slot, and the generation that tells its tenants apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -51,6 +52,18 @@ pub fn stream_socket(like: SocketAddr) -> Result<OwnedFd, Errno> {
     Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
+/// Probes and a bound on unacknowledged bytes: see [`crate::Ring::keep_alive`].
+pub(crate) fn keep_alive(socket: &OwnedFd, silence: Duration) -> Result<(), Errno> {
+    let silence = silence.max(Duration::from_secs(3));
+    let third = Duration::from_secs(silence.as_secs() / 3);
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, third)?;
+    sockopt::set_tcp_keepintvl(socket, third)?;
+    sockopt::set_tcp_keepcnt(socket, 2)?;
+    let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(socket, millis)?)
+}
+
 /// Whether a failed accept should be tried again only after a pause: the machine or process is out of
 /// descriptors or memory, and the connection still waits in the queue, so trying at once would spin.
 pub(crate) fn accept_needs_pause(error: Errno) -> bool {
@@ -84,6 +97,15 @@ pub(crate) fn peer_address(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_is_watched_by_the_kernel_after_that() {
+        let socket = stream_socket(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+        keep_alive(&socket, Duration::from_secs(15)).expect("set");
+        assert!(sockopt::socket_keepalive(&socket).expect("asked"));
+        assert_eq!(sockopt::tcp_keepidle(&socket).expect("asked"), Duration::from_secs(5));
+        assert_eq!(sockopt::tcp_user_timeout(&socket).expect("asked"), 15_000);
+    }
 
     #[test]
     fn a_connection_made_before_anybody_accepts_has_no_delay() {

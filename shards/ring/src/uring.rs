@@ -20,7 +20,7 @@ mod tests;
 pub(crate) mod token;
 
 use crate::slots::Slots;
-use crate::sock::{peer_address, stream_socket};
+use crate::sock::{keep_alive, peer_address, stream_socket};
 use crate::tcp_info::bytes_acknowledged;
 use crate::wake::Bell;
 use crate::{Body, Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
@@ -319,6 +319,13 @@ impl Ring for Uring {
         if conn.sending.is_none() {
             // A failure means that the connection is gone, which receiving reports.
             let _ = shutdown(&conn.fd, Shutdown::Write);
+        }
+    }
+
+    fn keep_alive(&mut self, sock: Sock, silence: Duration) {
+        if let Some(conn) = self.open(sock) {
+            // A socket that refuses is dead, which receiving reports.
+            let _ = keep_alive(&conn.fd, silence);
         }
     }
 

@@ -14,6 +14,7 @@ use warmpath_core::block::BlockSize;
 use warmpath_core::control::ShardReport;
 use warmpath_core::decide::exact::{Miss, Outcome};
 use warmpath_core::engine::{Algo, Engine as Kind, Extras, Scratch, Seed, Terms};
+use warmpath_core::environment::Environment;
 use warmpath_core::receipt::Receipt;
 use warmpath_core::rule::{ExplainHeader, KvExact, KvPorts, RankMode, Rule};
 use warmpath_core::shared::{Promises, Source, Tier};
@@ -106,6 +107,7 @@ impl Pool {
             ranks: self.ranks,
             rank_mode: self.rank_mode,
             warmup: self.warmup,
+            completions_only: false,
         }
     }
 
@@ -117,7 +119,7 @@ impl Pool {
             "serviceArguments": {"externalIP": vip.ip().to_string(), "port": vip.port()},
             "endpoints": endpoints,
         });
-        let plain = warmpath_core::rule::body::parse(&body, || "id".into()).unwrap();
+        let plain = warmpath_core::rule::body::parse(&body, &Environment::default(), || "id".into()).unwrap();
         Rule { exact: Some(self.terms()), explain: self.explain, ..plain }
     }
 }

@@ -1,0 +1,295 @@
+//! The event core: follows every source of the rules in force, and is the one that writes the index.
+//!
+//! Owns the loop and whose turn it is; must never decide about a request, nor start a thread (`thread` does). One
+//! [`EventCore::turn`] waits once, gives each connection that has bytes one buffer's worth of work, does a slice
+//! of what can wait (sweeps, fills of slower tiers) and looks after timers. Without work it sleeps until the
+//! next timer.
+
+mod client;
+mod drained;
+mod flow;
+mod net;
+mod places;
+mod published;
+mod rank;
+mod report;
+mod settings;
+
+pub use drained::Pace;
+pub use settings::Settings;
+
+use crate::index::Index;
+use flow::Flow;
+use net::{Net, Owner, Turn, Use};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use warmpath_core::engine::Version;
+use warmpath_core::shared::Source;
+use warmpath_core::table::Table;
+use warmpath_core::{Nanos, SECOND};
+use warmpath_kvindex::Writer;
+use warmpath_ring::{Errno, Event, Listener, Ring, Sock};
+
+/// Segments swept in a turn.
+const SWEEP: usize = 4;
+
+/// When ports that could not be listened on are tried again.
+const LISTEN_AGAIN: Nanos = 5 * SECOND;
+
+/// All sources over one ring.
+pub struct EventCore<R: Ring> {
+    net: Net<R>,
+    index: Index,
+    settings: Settings,
+    /// By number.
+    flows: Vec<Flow>,
+    /// The sources of each rule, by endpoint.
+    rules: Vec<Vec<u32>>,
+    events: Vec<Event>,
+    listen_faults: Vec<(SocketAddr, Errno)>,
+    listen_at: Option<Nanos>,
+    is_sweeping: bool,
+    is_filling: bool,
+}
+
+impl<R: Ring> EventCore<R> {
+    /// One that follows nothing yet. `writer` is the index's only one.
+    pub fn new(ring: R, writer: Writer, settings: Settings) -> EventCore<R> {
+        EventCore {
+            net: Net::new(ring),
+            index: Index::new(writer),
+            settings,
+            flows: Vec::new(),
+            rules: Vec::new(),
+            events: Vec::new(),
+            listen_faults: Vec::new(),
+            listen_at: None,
+            is_sweeping: false,
+            is_filling: false,
+        }
+    }
+
+    /// Its ring, for simulations and wakers.
+    pub fn ring(&mut self) -> &mut R {
+        &mut self.net.ring
+    }
+
+    /// Follows the sources of `table` from now on, and no others. Sources are the same if their numbers are.
+    pub fn follow(&mut self, table: &Table) {
+        let now = self.net.ring.now();
+        let wanted = table.sources();
+        let is_wanted = |flow: &Flow| wanted.iter().any(|source| source.number() == flow.source.number());
+        let (kept, gone) = std::mem::take(&mut self.flows).into_iter().partition(is_wanted);
+        self.flows = kept;
+        for mut flow in gone {
+            flow.stop(&mut self.net, &mut self.index);
+            self.is_sweeping = true;
+        }
+        for source in wanted {
+            if self.flow(source.number()).is_none() {
+                self.flows.push(Flow::new(source, self.settings, &mut self.index));
+            }
+        }
+        self.flows.sort_by_key(|flow| flow.source.number());
+        let numbers = |sources: &[Arc<Source>]| sources.iter().map(|source| source.number()).collect();
+        let exact = table.services().filter_map(|service| service.exact.as_ref());
+        self.rules = exact.map(|exact| numbers(&exact.sources)).collect();
+        self.listen(now);
+        self.flows.iter_mut().for_each(|flow| flow.tick(now, &mut self.net, &mut self.index));
+        self.judge();
+    }
+
+    /// One turn: waits at most `longest` (`None`: as long as nothing is due), then works off what is there.
+    pub fn turn(&mut self, longest: Option<Duration>) -> Result<(), Errno> {
+        let mut events = std::mem::take(&mut self.events);
+        let wait = self.patience(longest);
+        self.net.ring.wait(wait, &mut events)?;
+        let now = self.net.ring.now();
+        for event in events.drain(..) {
+            self.take(now, event);
+        }
+        self.events = events;
+        self.round(now);
+        self.look_after(now);
+        if self.is_sweeping {
+            self.is_sweeping = self.index.sweep(SWEEP);
+        }
+        Ok(())
+    }
+
+    /// Takes the drained stream of a source over, after another reader was detected; false without such a
+    /// source.
+    pub fn reacquire(&mut self, source: u32) -> bool {
+        let Some(at) = self.flow(source) else { return false };
+        let is_drained = self.flows[at].poller.is_some();
+        self.flows[at].reacquire(&mut self.index);
+        is_drained
+    }
+
+    /// Lets go of every source: decisions see no holder any more.
+    pub fn stop(&mut self) {
+        for mut flow in self.flows.drain(..) {
+            flow.stop(&mut self.net, &mut self.index);
+        }
+        self.net.listen_on(&[]);
+    }
+
+    fn flow(&self, number: u32) -> Option<usize> {
+        self.flows.binary_search_by_key(&number, |flow| flow.source.number()).ok()
+    }
+
+    /// How long to wait for events.
+    fn patience(&self, longest: Option<Duration>) -> Option<Duration> {
+        if self.net.round() > 0 || self.is_sweeping || self.is_filling {
+            return Some(Duration::ZERO);
+        }
+        let timers = self.flows.iter().map(Flow::next).chain(self.listen_at);
+        let next = timers.min().filter(|next| *next < Nanos::MAX);
+        let now = self.net.ring.now();
+        let due = next.map(|next| Duration::from_nanos(next.saturating_sub(now)));
+        due.into_iter().chain(longest).min()
+    }
+
+    fn take(&mut self, now: Nanos, event: Event) {
+        match event {
+            Event::Received { sock, buffer } => self.net.received(sock, buffer),
+            Event::Ended { sock } | Event::Failed { sock, .. } => self.net.ended(sock),
+            Event::Connected { sock, result } => {
+                self.with_owner(sock, |flow, what, net, index| {
+                    flow.connected(now, (what, sock), result.is_ok(), net, index);
+                });
+            }
+            Event::Sent { sock, result, .. } => {
+                self.net.sent(sock);
+                match result {
+                    Ok(()) => self.with_owner(sock, |flow, what, net, index| {
+                        flow.writable(now, what, net, index);
+                    }),
+                    Err(_) => self.net.ended(sock),
+                }
+            }
+            Event::Accepted { listener, sock, peer } => self.accepted(now, listener, sock, peer.ip()),
+            Event::AcceptFailed { .. } | Event::ListenerClosed { .. } | Event::Woken => {}
+        }
+    }
+
+    fn with_owner(&mut self, sock: Sock, act: impl FnOnce(&mut Flow, Use, &mut Net<R>, &mut Index)) {
+        let Some(Owner { source, what }) = self.net.owner(sock) else { return };
+        match self.flow(source) {
+            Some(at) => act(&mut self.flows[at], what, &mut self.net, &mut self.index),
+            None => self.net.close(sock),
+        }
+    }
+
+    /// One buffer of each connection that has one.
+    fn round(&mut self, now: Nanos) {
+        for _ in 0..self.net.round() {
+            match self.net.turn() {
+                Some(Turn::Bytes(owner, buffer)) => {
+                    let Some(at) = self.flow(owner.source) else {
+                        self.net.ring.release(buffer);
+                        continue;
+                    };
+                    let (flow, net, index) = (&mut self.flows[at], &mut self.net, &mut self.index);
+                    let outcome = flow.bytes(now, owner.what, net.ring.bytes(&buffer), index);
+                    net.ring.release(buffer);
+                    flow.worked(now, owner.what, outcome, net, index);
+                }
+                Some(Turn::Ended(sock)) => {
+                    self.with_owner(sock, |flow, what, net, index| {
+                        flow.lost(now, (what, sock), net, index);
+                    });
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Timers, slices of fills, and what news of one endpoint means for the others.
+    fn look_after(&mut self, now: Nanos) {
+        self.is_filling = false;
+        let mut is_news = false;
+        for flow in &mut self.flows {
+            if now >= flow.next() {
+                flow.tick(now, &mut self.net, &mut self.index);
+            }
+            self.is_filling |= flow.fill(&mut self.index);
+            self.is_sweeping |= flow.take_cleared();
+            is_news |= std::mem::take(&mut flow.is_news);
+        }
+        if self.listen_at.is_some_and(|at| now >= at) {
+            self.listen(now);
+        }
+        if is_news {
+            self.judge();
+        }
+    }
+
+    /// Compares all endpoints with their rules: where a rule fixes no version, with the first of its endpoints
+    /// that told one.
+    fn judge(&mut self) {
+        for at in 0..self.flows.len() {
+            let number = self.flows[at].source.number();
+            let rules = self.rules.iter().filter(|rule| rule.contains(&number));
+            let firsts = rules.filter_map(|rule| self.first_version(rule));
+            let engine = self.flows[at].source.spec().engine();
+            let own = self.flows[at].facts.version();
+            // Of several rules that share it, one that it does not fit leaves it out.
+            let family = |version: Version| engine.family(version);
+            let first = firsts.max_by_key(|first| own.is_some_and(|own| family(own) != family(*first)));
+            self.flows[at].judge(first);
+        }
+    }
+
+    fn first_version(&self, rule: &[u32]) -> Option<Version> {
+        rule.iter().find_map(|number| self.flows[self.flow(*number)?].facts.version())
+    }
+
+    /// Listens where engines are to connect to.
+    fn listen(&mut self, now: Nanos) {
+        let mut wanted = Vec::new();
+        for spec in self.flows.iter().map(|flow| flow.source.spec()).filter(|spec| spec.ports.bind) {
+            let any = match spec.endpoint.ip() {
+                IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+                IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+            };
+            let port = |rank| spec.ports.publish.saturating_add(u16::from(rank));
+            wanted.extend((0..spec.ranks).map(|rank| SocketAddr::new(any, port(rank))));
+        }
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.listen_faults = self.net.listen_on(&wanted);
+        self.listen_at = (!self.listen_faults.is_empty()).then_some(now + LISTEN_AGAIN);
+    }
+
+    /// An engine connected: it is known by its address alone, so two of one machine need two ports.
+    fn accepted(&mut self, now: Nanos, listener: Listener, sock: Sock, peer: IpAddr) {
+        let Some(at) = self.net.listened(listener) else { return self.net.ring.close(sock) };
+        let rank_of = |flow: &Flow| {
+            let spec = flow.source.spec();
+            let rank = at.port().checked_sub(spec.ports.publish)?;
+            let is_its = spec.ports.bind && spec.endpoint.ip() == peer && rank < u16::from(spec.ranks);
+            is_its.then_some(rank as u8)
+        };
+        let found: Vec<(usize, u8)> =
+            self.flows.iter().enumerate().filter_map(|(at, flow)| Some((at, rank_of(flow)?))).collect();
+        if let [(at, rank)] = found[..] {
+            let flow = &mut self.flows[at];
+            let owner = Owner { source: flow.source.number(), what: Use::Live(rank) };
+            self.net.adopt(sock, owner);
+            if !flow.accepted(now, rank, sock, &mut self.net, &mut self.index) {
+                self.net.close(sock);
+            }
+            return;
+        }
+        for (flow, _) in &found {
+            self.flows[*flow].complain(format!(
+                "several endpoints of {peer} connect to port {}: give each a port of its own, in rules of \
+                 their own",
+                at.port()
+            ));
+        }
+        self.net.ring.close(sock);
+    }
+}

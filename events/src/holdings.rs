@@ -1,0 +1,352 @@
+//! What one rank holds, brought into the index tier by tier. Owns which groups count, the rank's holders and
+//! the order of writes; must never read an event's bytes.
+//!
+//! Each tier's holder has also what is nearer to the GPU. Holders below the GPU are made at the first block
+//! that is there, filled in slices with what is nearer, and told to decisions when they are whole.
+
+use crate::drain::DrainChange;
+use crate::index::Index;
+use crate::naming::Naming;
+use crate::residency::{Change, Content, Residency, Shelf};
+use crate::wire::{Medium, SpecKind, Stored};
+use std::ops::Range;
+use std::sync::Arc;
+use warmpath_core::shared::{Source, Tier};
+use warmpath_kvindex::Holder;
+
+/// Keys that a fill stores at a time.
+const SLICE: usize = 4_096;
+
+const TIERS: usize = Tier::ALL.len();
+
+/// The tier of a medium; what is no one's own or not known is the farthest.
+fn tier(medium: Medium) -> usize {
+    match medium {
+        Medium::Gpu => Tier::Gpu as usize,
+        Medium::Cpu => Tier::Host as usize,
+        Medium::Disk | Medium::External | Medium::Other => Tier::Disk as usize,
+    }
+}
+
+/// Since the gateway follows this source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HoldingCounts {
+    pub stored: u64,
+    pub removed: u64,
+    pub refused: u64,
+    /// Blocks without a key.
+    pub unnamed: u64,
+    /// Blocks of another size than the rule's, and how large.
+    pub wrong_size: u64,
+    pub wrong_size_seen: u32,
+    /// Blocks of the rule's size in a group that counts.
+    pub counted: u64,
+    /// Blocks of groups that don't count.
+    pub uncounted_groups: u64,
+}
+
+/// One write for several holders: blocks of consecutive depth.
+#[derive(Default)]
+struct Pending {
+    is_store: bool,
+    tiers: Range<usize>,
+    depth: u32,
+    keys: Vec<u64>,
+}
+
+/// A holder that is being made.
+struct Fill {
+    tier: usize,
+    hashes: Vec<(u64, u32)>,
+}
+
+/// One rank's holders.
+pub(crate) struct Holdings {
+    source: Arc<Source>,
+    rank: u8,
+    block_tokens: u32,
+    naming: Naming,
+    group: Option<u32>,
+    holders: [Option<Holder>; TIERS],
+    /// The index had no bit for a holder.
+    bits_lacking: bool,
+    wanted: [bool; TIERS],
+    fills: Vec<Fill>,
+    pending: Pending,
+    has_cleared: bool,
+    pub counts: HoldingCounts,
+}
+
+impl Holdings {
+    /// A rank of which nothing is known; its GPU's holder is registered at once.
+    pub fn new(source: Arc<Source>, rank: u8, index: &mut Index) -> Holdings {
+        let contract = source.spec().contract;
+        let mut holdings = Holdings {
+            rank,
+            block_tokens: contract.block_size().tokens() as u32,
+            naming: Naming::new(contract),
+            group: None,
+            holders: [None; TIERS],
+            bits_lacking: false,
+            wanted: [false; TIERS],
+            fills: Vec::new(),
+            pending: Pending::default(),
+            has_cleared: false,
+            counts: HoldingCounts::default(),
+            source,
+        };
+        holdings.register(Tier::Gpu as usize, index);
+        holdings.publish(Tier::Gpu as usize);
+        holdings
+    }
+
+    /// Gives everything back; decisions see no holder from the first step on.
+    pub fn release(&mut self, index: &mut Index) {
+        for (at, tier) in Tier::ALL.into_iter().enumerate() {
+            self.source.set_bit(self.rank, tier, None);
+            if let Some(holder) = self.holders[at].take() {
+                index.release(holder);
+            }
+        }
+        self.source.set_blocks(self.rank, 0, false);
+    }
+
+    /// A change of a published rank.
+    pub fn change(&mut self, change: Change<'_>, index: &mut Index) {
+        match change {
+            Change::Held { shelf, hash, depth, also, event, content } => {
+                let was_named = self.naming.key(hash).is_some();
+                let key = self.counted_key(shelf, hash, event, content.as_ref(), index);
+                // A copy may be named although what it is a copy of could not be: then all of it is news.
+                let (medium, also) = match also {
+                    Some(also) if !was_named => (also.min(shelf.medium), None),
+                    _ => (shelf.medium, also),
+                };
+                if let Some(key) = key {
+                    self.held(medium, also, key, depth, index);
+                }
+            }
+            Change::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
+            Change::Cleared => self.clear(index),
+        }
+    }
+
+    /// A change of a drained rank.
+    pub fn drained(&mut self, change: DrainChange<'_>, index: &mut Index) {
+        match change {
+            DrainChange::Held { shelf, parent, depth, also, block } => {
+                self.group = Some(shelf.group);
+                match self.naming.name_drained(parent, block, &mut index.scratch) {
+                    Some(key) => {
+                        self.counts.counted += 1;
+                        self.held(shelf.medium, also, key, depth, index);
+                    }
+                    None => self.counts.unnamed += 1,
+                }
+            }
+            DrainChange::Moved { from, to, hash, also } => self.moved(from, to, hash, also, index),
+            DrainChange::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
+            DrainChange::Cleared => {
+                self.clear(index);
+                self.group = None;
+            }
+        }
+    }
+
+    /// Ends the writes of one piece of work: from here on readers see all of it.
+    pub fn flush(&mut self, index: &mut Index) {
+        let mut pending = std::mem::take(&mut self.pending);
+        for holder in self.holders[pending.tiers.clone()].iter().flatten() {
+            if pending.is_store {
+                self.counts.refused += index.store(*holder, &pending.keys, pending.depth) as u64;
+            } else {
+                index.remove(*holder, &pending.keys);
+            }
+        }
+        pending.keys.clear();
+        pending.tiers = 0..0;
+        self.pending = pending;
+    }
+
+    /// Begins the fill of holders that the last changes asked for.
+    pub fn begin_fills(&mut self, residency: &Residency) {
+        for at in 0..TIERS {
+            if std::mem::take(&mut self.wanted[at]) {
+                let group = self.group;
+                // Also its own tier: a block that was nearer when it came here may have left there since.
+                let nearer = residency
+                    .blocks()
+                    .filter(|(shelf, ..)| Some(shelf.group) == group && tier(shelf.medium) <= at);
+                let hashes = nearer.map(|(shelf, hash, _)| (hash, residency.depth_of(shelf, hash)));
+                self.fills.push(Fill { tier: at, hashes: hashes.collect() });
+            }
+        }
+    }
+
+    /// One slice of a fill; whether there is more. What is gone meanwhile stays away.
+    pub fn fill(&mut self, residency: &Residency, index: &mut Index) -> bool {
+        let Some(fill) = self.fills.last_mut() else { return false };
+        let (at, group) = (fill.tier, self.group.unwrap_or(0));
+        let slice = fill.hashes.split_off(fill.hashes.len().saturating_sub(SLICE));
+        let is_done = fill.hashes.is_empty();
+        let Some(holder) = self.holders[at] else { return self.fills.pop().is_some() };
+        for (hash, depth) in slice {
+            let nearest = residency.nearest(group, hash);
+            if let Some(key) = nearest.filter(|near| tier(*near) <= at).and_then(|_| self.naming.key(hash)) {
+                self.counts.refused += index.store(holder, &[key], depth) as u64;
+            }
+        }
+        if is_done {
+            self.fills.pop();
+            self.publish(at);
+        }
+        !self.fills.is_empty()
+    }
+
+    /// Blocks by tier, as the index has them.
+    pub fn blocks(&self, index: &Index) -> [u64; TIERS] {
+        self.holders.map(|holder| holder.map_or(0, |holder| index.held(holder) as u64))
+    }
+
+    /// Whether anything was cleared since this was last asked.
+    pub fn take_cleared(&mut self) -> bool {
+        std::mem::take(&mut self.has_cleared)
+    }
+
+    /// The group whose blocks count, once one was seen.
+    pub fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// Whether the index had no bit for one of its holders.
+    pub fn lacks_bits(&self) -> bool {
+        self.bits_lacking
+    }
+
+    /// The keys that a tier's holder has: blocks of the counted group that are at least so near.
+    pub fn keys<'a>(&'a self, residency: &'a Residency, of: Tier) -> impl Iterator<Item = u64> + 'a {
+        let group = self.group.unwrap_or(0);
+        let nearest = move |shelf: Shelf, hash| residency.nearest(group, hash) == Some(shelf.medium);
+        residency
+            .blocks()
+            .filter(move |(shelf, hash, _)| {
+                shelf.group == group && tier(shelf.medium) <= of as usize && nearest(*shelf, *hash)
+            })
+            .filter_map(|(_, hash, _)| self.naming.key(hash))
+    }
+
+    /// The key of a block that counts: of the rule's size, and in the group whose blocks alone make a prefix.
+    /// Of several such groups the first is taken: an engine allocates a request's blocks in all of them.
+    fn counted_key(
+        &mut self,
+        shelf: Shelf,
+        hash: u64,
+        event: &Stored,
+        content: Option<&Content<'_>>,
+        index: &mut Index,
+    ) -> Option<u64> {
+        let is_whole = matches!(event.kind, None | Some(SpecKind::FullAttention | SpecKind::MlaAttention));
+        let is_masked = content.is_none() && event.tokens.run().is_some();
+        if !is_whole || is_masked || *self.group.get_or_insert(shelf.group) != shelf.group {
+            self.counts.uncounted_groups += 1;
+            if self.group == Some(shelf.group) {
+                self.naming.exclude(hash);
+            }
+            return None;
+        }
+        if event.block_size != self.block_tokens {
+            self.counts.wrong_size += 1;
+            self.counts.wrong_size_seen = event.block_size;
+            self.naming.exclude(hash);
+            return None;
+        }
+        let key = self.naming.name(hash, event, content, &mut index.scratch);
+        match key {
+            Some(_) => self.counts.counted += 1,
+            None => self.counts.unnamed += 1,
+        }
+        key
+    }
+
+    fn held(&mut self, medium: Medium, also: Option<Medium>, key: u64, depth: u32, index: &mut Index) {
+        let at = tier(medium);
+        if at > 0 && self.holders[at].is_none() && !self.bits_lacking {
+            self.flush(index);
+            self.register(at, index);
+            self.wanted[at] = self.holders[at].is_some();
+        }
+        self.counts.stored += 1;
+        self.write(true, at..also.map_or(TIERS, tier), key, depth, index);
+    }
+
+    fn gone(&mut self, shelf: Shelf, hash: u64, also: Option<Medium>, index: &mut Index) {
+        if Some(shelf.group) != self.group {
+            return;
+        }
+        let key = self.naming.key(hash);
+        if also.is_none() {
+            self.naming.forget(hash);
+        }
+        if let Some(key) = key {
+            self.counts.removed += 1;
+            self.write(false, tier(shelf.medium)..also.map_or(TIERS, tier), key, 0, index);
+        }
+    }
+
+    fn moved(&mut self, from: Shelf, to: Shelf, hash: u64, also: Option<Medium>, index: &mut Index) {
+        let Some(key) = self.naming.key(hash) else { return };
+        let near = |medium| also.map_or(tier(medium), |also| tier(also).min(tier(medium)));
+        let (before, after) = (near(from.medium), near(to.medium));
+        if after > before {
+            // Its new tier may have no holder yet.
+            self.held(to.medium, None, key, 0, index);
+            self.write(false, before..after, key, 0, index);
+        } else {
+            self.write(true, after..before, key, 0, index);
+        }
+    }
+
+    fn clear(&mut self, index: &mut Index) {
+        self.has_cleared = true;
+        self.pending.keys.clear();
+        self.naming.clear();
+        for holder in self.holders.iter().flatten() {
+            index.clear(*holder);
+        }
+        self.wanted = [false; TIERS];
+        for fill in std::mem::take(&mut self.fills) {
+            self.publish(fill.tier);
+        }
+        for at in 0..TIERS {
+            self.publish(at);
+        }
+    }
+
+    fn write(&mut self, is_store: bool, tiers: Range<usize>, key: u64, depth: u32, index: &mut Index) {
+        if tiers.is_empty() {
+            return;
+        }
+        let pending = &self.pending;
+        let next = pending.depth.saturating_add(pending.keys.len() as u32);
+        let fits = pending.is_store == is_store && pending.tiers == tiers && (!is_store || next == depth);
+        if !fits {
+            self.flush(index);
+            (self.pending.is_store, self.pending.tiers, self.pending.depth) = (is_store, tiers, depth);
+        }
+        self.pending.keys.push(key);
+    }
+
+    fn register(&mut self, at: usize, index: &mut Index) {
+        self.holders[at] = index.register(self.source.holder_name(self.rank, Tier::ALL[at]));
+        self.bits_lacking |= self.holders[at].is_none();
+    }
+
+    /// From now on decisions see this holder.
+    fn publish(&self, at: usize) {
+        let bit = self.holders[at].map(|holder| holder.bit());
+        self.source.set_bit(self.rank, Tier::ALL[at], bit);
+    }
+}
+
+#[cfg(test)]
+mod tests;

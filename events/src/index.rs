@@ -1,0 +1,56 @@
+//! The index as the event core writes it: holders that hold or don't. Owns the calls to its writer; must never
+//! count copies, which residency does.
+
+use warmpath_core::engine::Scratch;
+use warmpath_kvindex::{Holder, Stats, Writer};
+
+/// The one writer, and memory to hash in.
+pub(crate) struct Index {
+    writer: Writer,
+    pub scratch: Scratch,
+}
+
+impl Index {
+    pub fn new(writer: Writer) -> Index {
+        Index { writer, scratch: Scratch::default() }
+    }
+
+    pub fn register(&mut self, name: u64) -> Option<Holder> {
+        self.writer.register(name)
+    }
+
+    pub fn release(&mut self, holder: Holder) {
+        self.writer.release(holder);
+    }
+
+    /// Consecutive blocks of a prompt, from block `depth` on. How many found no room.
+    pub fn store(&mut self, holder: Holder, keys: &[u64], depth: u32) -> usize {
+        self.writer.store(holder, keys, depth).refused
+    }
+
+    pub fn remove(&mut self, holder: Holder, keys: &[u64]) {
+        self.writer.remove(holder, keys);
+    }
+
+    /// Visible at once; what is left of it is swept later.
+    pub fn clear(&mut self, holder: Holder) {
+        self.writer.clear(holder);
+    }
+
+    /// Sweeps so many segments; whether some are left.
+    pub fn sweep(&mut self, segments: usize) -> bool {
+        self.writer.sweep(segments) > 0
+    }
+
+    pub fn held(&self, holder: Holder) -> usize {
+        self.writer.held(holder)
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.writer.stats()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.writer.plan().reader_bytes()
+    }
+}
