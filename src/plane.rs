@@ -16,7 +16,8 @@ use warmpath_shards::fleet::{Fleet, Plan, Threads};
 const PROMISES_SHARE: u64 = 64;
 
 /// What the event core's ring is made with: few connections, each with much to read.
-const EVENT_SIZES: Sizes = Sizes { submissions: 256, completions: 4096, buffers: 512, buffer_bytes: 32 * 1024 };
+const EVENT_SIZES: Sizes =
+    Sizes { submissions: 256, completions: 4096, buffers: 512, buffer_bytes: 32 * 1024 };
 
 /// How shards and event core speak with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -61,12 +62,16 @@ impl Plane {
         let promises = Arc::new(Promises::new((known.bytes / PROMISES_SHARE) as usize));
         let blocks = Blocks { readers, promises, tuning: Arc::new(environment.tuning) };
         match driver {
-            Driver::Uring => Plane::start_on(plan, budget, environment, known.core, writer, &blocks, |sizes| {
-                Uring::new(sizes).map_err(|e| format!("{e}; or start with --driver epoll"))
-            }),
-            Driver::Epoll => Plane::start_on(plan, budget, environment, known.core, writer, &blocks, |sizes| {
-                Epoll::new(sizes).map_err(|e| format!("epoll: {e}"))
-            }),
+            Driver::Uring => {
+                Plane::start_on(plan, budget, environment, known.core, writer, &blocks, |sizes| {
+                    Uring::new(sizes).map_err(|e| format!("{e}; or start with --driver epoll"))
+                })
+            }
+            Driver::Epoll => {
+                Plane::start_on(plan, budget, environment, known.core, writer, &blocks, |sizes| {
+                    Epoll::new(sizes).map_err(|e| format!("epoll: {e}"))
+                })
+            }
         }
     }
 
@@ -106,7 +111,8 @@ impl Plane {
         let panicked = |_| "a thread ended by a panic; see its message above".to_string();
         let mut ended = Ok(());
         for shard in self.shards {
-            ended = ended.and(shard.join().map_err(panicked).and_then(|done| done.map_err(|e| e.to_string())));
+            ended =
+                ended.and(shard.join().map_err(panicked).and_then(|done| done.map_err(|e| e.to_string())));
         }
         self.kv.stop();
         ended.and(self.events.join().map_err(panicked).and_then(|done| done))
@@ -115,8 +121,9 @@ impl Plane {
 
 fn make_index(known: Known, plan: &Plan) -> Result<(Writer, Readers), String> {
     let bytes = known.bytes - known.bytes / PROMISES_SHARE;
-    let index_plan = IndexPlan::for_bytes(bytes as usize, known.holders, plan.shards)
-        .map_err(|fault| format!("the index of blocks: {fault}; raise --index-memory or lower --index-holders"))?;
+    let index_plan = IndexPlan::for_bytes(bytes as usize, known.holders, plan.shards).map_err(|fault| {
+        format!("the index of blocks: {fault}; raise --index-memory or lower --index-holders")
+    })?;
     Ok(index(index_plan, plan.seed))
 }
 

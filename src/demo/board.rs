@@ -221,6 +221,7 @@ mod tests {
             service: 1,
             model: "small\x1b[2J".into(),
             endpoint: Some(SocketAddr::from(([127, 0, 0, 1], port))),
+            exact: None,
             reason: Some(Reason::HashHome),
             status: 200,
             outcome: Outcome::Completed,

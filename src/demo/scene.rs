@@ -178,8 +178,7 @@ fn plane() -> Result<(&'static str, Plane), String> {
         seed: serve::random(),
     };
     let environment = Environment::default();
-    let start =
-        |driver| Plane::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)), &environment, KNOWN);
+    let start = |driver| Plane::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)), &environment, KNOWN);
     let on_epoll = |fault: String| {
         eprintln!("warmpath: {fault}; the demo goes on with epoll");
         start(Driver::Epoll).map(|plane| ("epoll", plane))
@@ -188,11 +187,7 @@ fn plane() -> Result<(&'static str, Plane), String> {
 }
 
 /// The admin thread, once it serves.
-fn admin(
-    folder: &Path,
-    rules: PathBuf,
-    plane: &Plane,
-) -> Result<JoinHandle<Result<(), AdminFault>>, String> {
+fn admin(folder: &Path, rules: PathBuf, plane: &Plane) -> Result<JoinHandle<Result<(), AdminFault>>, String> {
     let outside = Outside {
         data_plane: plane.fleet.clone(),
         environment: Arc::default(),

@@ -34,7 +34,8 @@ impl Gateway {
         let address = free_address()?;
         let settings = Settings::default();
         let plan = Plan { shards: 2, cores: Vec::new(), sizes: Sizes::default(), settings, seed: 1 };
-        let started = Fleet::start(&plan, Arc::new(Budget::new(BODY_BYTES)), &Blocks::none(plan.shards)?, make);
+        let started =
+            Fleet::start(&plan, Arc::new(Budget::new(BODY_BYTES)), &Blocks::none(plan.shards)?, make);
         let (fleet, threads) = started.map_err(|fault| fault.to_string())?;
         let gateway = Gateway { address, fleet, threads };
         gateway.fleet.install(Arc::new(table(address, endpoint)?)).map_err(|fault| fault.message)?;
