@@ -110,6 +110,7 @@ impl World {
                 let (endpoint, bound, reason) = taken.unwrap();
                 if self.endpoints[endpoint].reserve(bound) {
                     self.by_reason.extend(reason);
+                    self.check_bound(endpoint, reason);
                     self.most[endpoint] = self.most[endpoint].max(self.endpoints[endpoint].reserved());
                     shard.charged.push(endpoint);
                     shard.step = Step::Promise { endpoint };
@@ -137,6 +138,14 @@ impl World {
             let held = if index < usize::from(self.holders) { KEYS.len() as u32 } else { 0 };
             let promised = found.map_or(held, |found| found.run(destination(index), held));
             candidates.push(Candidate { promised, ..holder(index as u16, held, endpoint.reserved()) });
+        }
+    }
+
+    /// While requests only come, nobody but the next tier passes the cap of this moment, not even by one.
+    fn check_bound(&self, endpoint: usize, reason: Option<Reason>) {
+        if reason.is_some() && !self.settling && self.holders > 0 && self.tuning.spill_relief == Some(false) {
+            let before = self.endpoints.iter().map(|e| e.reserved()).sum::<u32>() - 1;
+            assert!(self.endpoints[endpoint].reserved() <= cap_at(before, self.holders));
         }
     }
 
