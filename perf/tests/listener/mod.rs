@@ -68,9 +68,13 @@ impl Socket {
         greeting[12..16].copy_from_slice(b"NULL");
         stream.write_all(&greeting).expect("sent");
         stream.read_exact(&mut greeting).expect("a greeting");
-        assert_eq!((greeting[0], greeting[9], greeting[10], &greeting[12..17]), (0xff, 0x7f, 3, &b"NULL\0"[..]));
+        assert_eq!(
+            (greeting[0], greeting[9], greeting[10], &greeting[12..17]),
+            (0xff, 0x7f, 3, &b"NULL\0"[..])
+        );
         let mut socket = Socket { stream };
-        let property = [&b"\x05READY\x0bSocket-Type\0\0\0"[..], &[kind.len() as u8], kind.as_bytes()].concat();
+        let property =
+            [&b"\x05READY\x0bSocket-Type\0\0\0"[..], &[kind.len() as u8], kind.as_bytes()].concat();
         socket.frame(4, &property);
         let (flags, ready) = socket.take().expect("READY");
         assert!(flags & 4 != 0 && ready.starts_with(b"\x05READY"));
@@ -89,7 +93,8 @@ impl Socket {
         self.stream.set_read_timeout(Some(Duration::from_millis(150))).expect("a timeout");
         let answer = self.stream.read(&mut [0; 1]);
         self.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        answer.is_err_and(|e| matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut))
+        answer
+            .is_err_and(|e| matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut))
     }
 
     pub fn frame(&mut self, flags: u8, body: &[u8]) {
