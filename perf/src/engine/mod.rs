@@ -133,7 +133,7 @@ impl Engine {
     /// The counts now.
     pub fn stats(&self) -> Stats {
         let state = self.state();
-        let blocks = state.ranks.iter().map(|rank| rank.cache.len() as u64).sum();
+        let blocks = state.ranks.iter().map(|rank| rank.cache.count() as u64).sum();
         Stats { blocks, ..state.stats.clone() }
     }
 

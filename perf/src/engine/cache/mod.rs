@@ -98,17 +98,12 @@ impl Cache {
     }
 
     /// Distinct blocks on the accelerator.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
-            Cache::Pool(pool) => pool.len(),
-            Cache::Radix(radix) => radix.len(),
-            Cache::Set(set) => set.len(),
+            Cache::Pool(pool) => pool.count(),
+            Cache::Radix(radix) => radix.count(),
+            Cache::Set(set) => set.count(),
         }
-    }
-
-    /// True when the accelerator holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// What lies on the accelerator and in the host's memory, in no order.

@@ -139,7 +139,7 @@ impl Pool {
     }
 
     /// Distinct names.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.named.len()
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let (mut pool, mut log) = (Pool::new(4, 4, 0), Log::default());
         assert_eq!(run(&mut pool, &tokens(0, 12), &mut log), (0, vec!["+0,4,8".into()]));
         assert_eq!(run(&mut pool, &tokens(0, 12), &mut log), (2, vec!["+8".into()]));
-        assert_eq!((pool.len(), pool.holdings().iter().map(|(_, n)| n).sum::<usize>()), (3, 4));
+        assert_eq!((pool.count(), pool.holdings().iter().map(|(_, n)| n).sum::<usize>()), (3, 4));
         let told = run(&mut pool, &tokens(100, 16), &mut log).1;
         assert_eq!(told, ["-8", "-8", "-4", "-0", "+100,104,108,112"]);
     }
@@ -202,7 +202,7 @@ mod tests {
         pool.release(&mut lease);
         pool.clear();
         pool.release(&mut lease);
-        assert_eq!(pool.len(), 0);
+        assert_eq!(pool.count(), 0);
     }
 
     #[test]

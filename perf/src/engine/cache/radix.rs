@@ -200,7 +200,7 @@ impl Radix {
     }
 
     /// Pages held.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.pages
     }
 
@@ -243,12 +243,12 @@ mod tests {
         assert_eq!(run(&mut radix, &[0, 1, 2, 3, 4, 5], &mut log), (0, vec!["+0,2,4".into()]));
         assert_eq!(run(&mut radix, &[0, 1, 2, 3, 4, 5], &mut log), (2, vec![]));
         assert_eq!(run(&mut radix, &[0, 1, 7, 8], &mut log), (1, vec!["+7".into()]));
-        assert_eq!(radix.len(), 4);
+        assert_eq!(radix.count(), 4);
         radix.evict(1, &mut log);
         assert_eq!(told(&mut log), ["-4"], "the second request parted it from its front");
         radix.evict(9, &mut log);
         assert_eq!(told(&mut log), ["-2,7,0"]);
-        assert_eq!(radix.len(), 0);
+        assert_eq!(radix.count(), 0);
     }
 
     #[test]
@@ -281,12 +281,16 @@ mod tests {
                     let at = draw(leases.len() as u64) as usize;
                     radix.release(&mut leases.swap_remove(at));
                 }
-                assert!(radix.len() <= capacity, "seed {seed}");
-                assert_eq!(radix.len(), radix.holdings().len(), "seed {seed}");
+                assert!(radix.count() <= capacity, "seed {seed}");
+                assert_eq!(radix.count(), radix.holdings().len(), "seed {seed}");
             }
             leases.iter_mut().for_each(|lease| radix.release(lease));
             radix.evict(usize::MAX, &mut log);
-            assert_eq!((radix.len(), radix.evictable.len()), (0, 0), "seed {seed}: all can go once unlocked");
+            assert_eq!(
+                (radix.count(), radix.evictable.len()),
+                (0, 0),
+                "seed {seed}: all can go once unlocked"
+            );
         }
     }
 }

@@ -95,7 +95,7 @@ impl PrefixSet {
     }
 
     /// Blocks held.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.held.len()
     }
 
@@ -173,7 +173,7 @@ mod tests {
     fn a_chain_longer_than_the_bound_keeps_its_head() {
         let mut set = PrefixSet::new(3, 0);
         store(&mut set, &prompt(40, 1), 4);
-        assert_eq!(set.len(), 3);
+        assert_eq!(set.count(), 3);
         assert_eq!(hit(&mut set, &prompt(40, 1), 4), 12);
     }
 
@@ -235,7 +235,7 @@ mod tests {
                 assert_eq!(hit(&mut set, &tokens, size), naive.hit(&tokens, size), "seed {seed}");
                 store(&mut set, &tokens, size);
                 naive.store(&tokens, size, capacity);
-                assert_eq!(set.len(), naive.held.len(), "seed {seed}");
+                assert_eq!(set.count(), naive.held.len(), "seed {seed}");
             }
         }
     }
