@@ -411,7 +411,7 @@ fn sglang_requests_insert_as_recorded() {
     for (file, text) in SGLANG.iter().zip(["0.5.19", "0.5.23"]) {
         let engine = engine(|config| {
             config.kind = Kind::Sglang;
-            config.version = Version::new(text);
+            config.version = Some(Version::new(text));
             (config.block_size, config.ranks) = (16, 2);
         });
         let mut live = Socket::subscribe(engine.sources()[1].live.port);

@@ -177,7 +177,8 @@ fn salts_adapters_and_versions_keep_caches_apart_and_bad_salts_are_refused() {
     };
     assert_eq!((status("a"), status("b"), status("a")), ((200, json!(0)), (200, json!(0)), (200, json!(8))));
     assert_eq!(["", "a/b", &"s".repeat(129)].map(|salt| status(salt).0), [400, 400, 400]);
-    let error = engine::start(Config { version: Version::new("0.22.0"), ..Config::default() }).unwrap_err();
+    let error =
+        engine::start(Config { version: Some(Version::new("0.22.0")), ..Config::default() }).unwrap_err();
     assert!(error.to_string().contains("0.23.0 to 0.33.0"), "{error}");
 }
 
@@ -250,7 +251,7 @@ fn a_clear_is_told_with_the_next_step() {
 
 #[test]
 fn a_restart_closes_links_counts_from_0_and_may_renew_the_process() {
-    let engine = start(|to| to.version = Version::new("0.28.0"));
+    let engine = start(|to| to.version = Some(Version::new("0.28.0")));
     let first = live(&engine).hear_of(&engine);
     let started = engine.caches()["started"].clone();
     for renewed in [false, true] {
@@ -349,7 +350,7 @@ fn sglang_begins_with_a_clear_flushes_and_tells_its_ports() {
     assert_eq!(ask(&mut peer, "0"), 200);
     let events = live.hear().events();
     assert_eq!((events.len(), &events[0]["type"]), (2, &json!("AllBlocksCleared")));
-    let old = engine::start(Config { version: Version::new("0.5.19"), ..config(Kind::Sglang) })
+    let old = engine::start(Config { version: Some(Version::new("0.5.19")), ..config(Kind::Sglang) })
         .expect("free ports");
     let info = Peer::connect(old.addr).get("/server_info").json();
     assert!(info["kv_events"]["endpoint_port_base"].is_u64());

@@ -204,12 +204,11 @@ impl EngineArgs {
                 .map_err(|words| Error::new(format!("--faults: {words}")))?,
             None => Faults::default(),
         };
-        let version = match &cache.engine_version {
-            Some(text) => Version::new(text),
-            None => self.kind.default_version(),
-        };
-        let unknown = |words| Error::new(format!("--engine-version: {words}"));
-        self.kind.check_version(&version).map_err(unknown)?;
+        let version = cache.engine_version.as_deref().map(Version::new);
+        if let Some(version) = &version {
+            let unknown = |words| Error::new(format!("--engine-version: {words}"));
+            self.kind.check_version(version).map_err(unknown)?;
+        }
         Ok(Config {
             kind: self.kind,
             version,
@@ -322,7 +321,7 @@ mod tests {
         let config = config(line).unwrap();
         assert_eq!((config.ranks, config.host_blocks, config.events.topic.as_str()), (2, 9, "kv-events"));
         assert_eq!(config.loras, [Lora { id: 1, name: "a".into(), path: "/x".into() }]);
-        assert!(!config.version.at_least(0, 5, 23));
+        assert!(!config.release().at_least(0, 5, 23));
         let vllm = self::config("--seed 042 --hash-algo xxhash_cbor --hash-bytes").unwrap().hashing;
         assert_eq!(vllm, Hashing { algo: HashAlgo::XxhashCbor, seed: Some("042".into()), bytes: true });
     }

@@ -1,5 +1,6 @@
 //! How a simulated engine is started: every setting with its default. Must never act on one.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::blocks::Lora;
@@ -66,8 +67,8 @@ impl Default for Events {
 pub struct Config {
     /// Which engine.
     pub kind: Kind,
-    /// Which release of it.
-    pub version: Version,
+    /// Which release of it; the kind's own if none.
+    pub version: Option<Version>,
     /// Address or name to listen on.
     pub host: String,
     /// Port; 0 takes a free one.
@@ -117,7 +118,7 @@ impl Config {
     pub fn of(kind: Kind) -> Self {
         Config {
             kind,
-            version: kind.default_version(),
+            version: None,
             host: "127.0.0.1".into(),
             port: 0,
             models: vec!["sim".into()],
@@ -136,6 +137,11 @@ impl Config {
             sink_over: 64 * 1024 * 1024,
             faults: Faults::default(),
         }
+    }
+
+    /// The release to behave as.
+    pub fn release(&self) -> Cow<'_, Version> {
+        self.version.as_ref().map_or_else(|| Cow::Owned(self.kind.default_version()), Cow::Borrowed)
     }
 
     /// The adapter of this name.

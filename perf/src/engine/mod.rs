@@ -116,7 +116,7 @@ impl Engine {
             bound => bound.min(unlimited),
         };
         let tongue = Tongue {
-            version: config.version.clone(),
+            version: config.release().into_owned(),
             block_size: config.block_size,
             hash_bytes: config.hashing.bytes,
             ranks: config.ranks,
@@ -219,7 +219,7 @@ impl Engine {
         let (state, kind) = (self.state(), self.config.kind);
         let ranks = state.ranks.iter().enumerate().map(|(number, rank)| rank.dump(kind, number));
         serde_json::json!({
-            "kind": kind.name(), "version": self.config.version.text, "block_size": self.config.block_size,
+            "kind": kind.name(), "version": self.config.release().text, "block_size": self.config.block_size,
             "started": state.process.started, "ranks": ranks.collect::<Vec<_>>(),
         })
     }
@@ -306,7 +306,7 @@ pub fn start(config: Config) -> Result<Handle, Error> {
     if config.models.iter().all(|name| name.is_empty()) {
         return Err(Error::new("the engine serves no model; name one with --model NAME"));
     }
-    let version = config.kind.check_version(&config.version);
+    let version = config.kind.check_version(&config.release());
     version.map_err(|words| Error::new(format!("the version {words} with --engine-version")))?;
     if config.ranks == 0 {
         return Err(Error::new("the engine has no rank; give --ranks at least 1"));

@@ -103,7 +103,7 @@ impl Kind {
     pub fn root(self, config: &Config, chance: [u8; 32]) -> Digest {
         let hashing = &config.hashing;
         match self {
-            Kind::Vllm => vllm::hash::root(hashing.algo, &config.version, hashing.seed.as_deref(), chance),
+            Kind::Vllm => vllm::hash::root(hashing.algo, &config.release(), hashing.seed.as_deref(), chance),
             _ => Digest::new(&[]),
         }
     }
@@ -111,10 +111,13 @@ impl Kind {
     /// The chain of a prompt. `root` and `chance` are the process's.
     pub fn chain(self, config: &Config, root: Digest, chance: [u8; 32], space: &Arc<Space>) -> Chain {
         match self {
-            Kind::Vllm => {
-                Chain::Vllm(vllm::hash::Chain::new(config.hashing.algo, &config.version, root, space.clone()))
-            }
-            Kind::Sglang => Chain::Sglang(sglang::hash::Chain::new(&config.version, space, chance)),
+            Kind::Vllm => Chain::Vllm(vllm::hash::Chain::new(
+                config.hashing.algo,
+                &config.release(),
+                root,
+                space.clone(),
+            )),
+            Kind::Sglang => Chain::Sglang(sglang::hash::Chain::new(&config.release(), space, chance)),
             Kind::Trtllm => Chain::Trtllm(trtllm::hash::Chain::new(space)),
             Kind::Llamacpp => {
                 let lora = space.lora.as_ref().map_or("", |lora| &lora.name);
@@ -233,7 +236,7 @@ impl Kind {
     /// Refuses what an engine refuses of a request's cache members.
     pub fn check_cache_members(self, config: &Config, ask: &Ask) -> Result<(), Reply> {
         let words = match (self, ask.salt.as_deref()) {
-            (Kind::Vllm, Some(salt)) => vllm::check_salt(&config.version, salt),
+            (Kind::Vllm, Some(salt)) => vllm::check_salt(&config.release(), salt),
             _ => Ok(()),
         };
         words.map_err(|words| self.error(400, "BadRequestError", words))
@@ -242,6 +245,6 @@ impl Kind {
     /// Whether this request makes the engine tell again of the prefix it reuses: vLLM from 0.26 on, on
     /// `vllm_xargs: {"kv_cache_report_mode": "full"}`.
     pub fn reports_reused(self, config: &Config, ask: &Ask) -> bool {
-        self == Kind::Vllm && config.version.at_least(0, 26, 0) && ask.report_full
+        self == Kind::Vllm && config.release().at_least(0, 26, 0) && ask.report_full
     }
 }

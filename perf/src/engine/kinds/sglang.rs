@@ -30,7 +30,7 @@ fn server_info(view: View) -> Value {
         "host": view.config.host, "port": view.config.port, "page_size": view.config.block_size,
         "dp_size": view.config.ranks, "tp_size": 1, "disaggregation_mode": "null", "disaggregation_bootstrap_port": 8998,
         "max_total_num_tokens": capacity(view), "kv_events": kv_events(view), "internal_states": [{}],
-        "startup_time": view.started, "version": view.config.version.text,
+        "startup_time": view.started, "version": view.config.release().text,
     })
 }
 
@@ -42,7 +42,7 @@ fn kv_events(view: View) -> Value {
         "publisher": "zmq", "endpoint_host": source.live.host, "endpoint_port_base": source.live.port,
         "topic": config.events.topic, "block_size": config.block_size, "dp_size": config.ranks,
     });
-    if let Some(replay) = source.replay.as_ref().filter(|_| config.version.at_least(0, 5, 23)) {
+    if let Some(replay) = source.replay.as_ref().filter(|_| config.release().at_least(0, 5, 23)) {
         value["replay_endpoint_port_base"] = json!(replay.port);
     }
     value
@@ -68,7 +68,7 @@ fn models(view: View) -> Value {
 fn loads(view: View) -> Value {
     let used = view.stats.blocks * view.config.block_size as u64;
     json!({
-        "timestamp": view.started, "version": view.config.version.text, "accelerator": "cpu", "num_accelerators": 1,
+        "timestamp": view.started, "version": view.config.release().text, "accelerator": "cpu", "num_accelerators": 1,
         "loads": [{
             "dp_rank": 0, "num_running_reqs": view.stats.executing(), "num_waiting_reqs": view.stats.waiting,
             "num_waiting_uncached_tokens": 0, "num_used_tokens": used, "num_total_tokens": used,

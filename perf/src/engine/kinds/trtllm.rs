@@ -16,7 +16,7 @@ pub fn page(path: &str, view: View) -> Option<Reply> {
     let json = |value| Some(Reply::json(200, "application/json", &value));
     match path {
         "/health" | "/health_generate" => Some(Reply::empty()),
-        "/version" => json(json!({"version": view.config.version.text})),
+        "/version" => json(json!({"version": view.config.release().text})),
         "/server_info" => json(server_info(view)),
         "/v1/models" => json(models(view)),
         "/metrics" => json(iteration_stats(view)),

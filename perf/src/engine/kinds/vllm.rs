@@ -26,10 +26,10 @@ pub fn page(path: &str, view: View) -> Option<Reply> {
     let json = |value| Some(Reply::json(200, "application/json", &value));
     match path {
         "/health" | "/ping" => Some(Reply::empty()),
-        "/version" => json(json!({"version": view.config.version.text})),
+        "/version" => json(json!({"version": view.config.release().text})),
         "/load" => json(json!({"server_load": view.stats.running})),
         "/v1/models" => json(models(view)),
-        "/kv_event_sources" if view.config.version.at_least(0, 31, 0) => json(event_sources(view)),
+        "/kv_event_sources" if view.config.release().at_least(0, 31, 0) => json(event_sources(view)),
         "/metrics" => Some(Reply::text("text/plain; version=1.0.0; charset=utf-8", metrics(view))),
         _ => None,
     }

@@ -168,7 +168,7 @@ async fn answer(engine: &Engine, rank: usize, peer: &mut Peer, from: u64) -> io:
         batches.truncate(batches.len() / 2);
     }
     let config = &engine.config;
-    let topic = config.kind.replays_topic(&config.version).then_some(config.events.topic.as_bytes());
+    let topic = config.kind.replays_topic(&config.release()).then_some(config.events.topic.as_bytes());
     for batch in batches {
         message(peer, topic, &batch.number.to_be_bytes(), &batch.payload).await?;
     }
