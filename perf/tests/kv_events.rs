@@ -264,6 +264,9 @@ fn a_restart_closes_links_counts_from_0_and_may_renew_the_process() {
         // Without a seed 0.28 draws its root anew.
         assert_eq!(again.events()[0]["block_hashes"] == first.events()[0]["block_hashes"], !renewed);
         assert_eq!(engine.caches()["started"] == started, !renewed);
+        let page = Peer::connect(engine.addr).get("/metrics").text();
+        let line = format!("process_start_time_seconds {}\n", engine.caches()["started"]);
+        assert!(page.contains(&line), "{line}");
     }
     let wrong = Peer::connect(engine.addr).post("/sim/cache/restart", r#"{"renew": 1}"#);
     assert_eq!(wrong.status, 400);

@@ -86,7 +86,7 @@ pub struct Faults {
     /// Send the next so many batches twice. Counts down.
     pub kv_double_next: Option<u64>,
     /// A partition: connections of cache events stay, nothing is sent on them, no answer to a heartbeat
-    /// either. What was not sent stays unsent.
+    /// either. What was not sent stays unsent; a drained stream loses it.
     pub kv_silence: bool,
     /// What replay does instead of its work.
     pub kv_replay: Option<Replay>,

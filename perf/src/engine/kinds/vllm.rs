@@ -204,6 +204,7 @@ fn metrics(view: View) -> String {
     }
     let usage = stats.blocks as f64 / (config.cache_blocks * config.ranks).max(1) as f64;
     page.one("vllm:kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.", &labels, usage);
+    page.one("process_start_time_seconds", "gauge", "Start of the process.", "", view.started as f64);
     page.family("vllm:cache_config_info", "gauge", "Cache configuration.");
     (0..config.ranks).for_each(|rank| {
         page.sample("vllm:cache_config_info", &cache_labels(view, rank), 1.0);
