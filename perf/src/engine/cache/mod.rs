@@ -157,3 +157,81 @@ pub mod samples {
         std::mem::take(&mut log.events).iter().map(event).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::samples::{chain, prompt_blocks};
+    use super::*;
+    use crate::engine::blocks::{CacheEvent, Medium};
+    use crate::engine::text::mix;
+
+    type Belief = BTreeMap<(Medium, Digest), usize>;
+
+    fn believe(belief: &mut Belief, event: CacheEvent) {
+        let mut add = |medium, block: &Arc<Block>| *belief.entry((medium, block.digest)).or_default() += 1;
+        match event {
+            CacheEvent::Stored { blocks, medium, .. } => blocks.iter().for_each(|block| add(medium, block)),
+            CacheEvent::Removed { blocks, medium } => {
+                blocks.iter().for_each(|block| remove(belief, medium, block));
+            }
+            CacheEvent::Moved { block, to } => {
+                add(to, &block);
+                let from = if to == Medium::Host { Medium::Gpu } else { Medium::Host };
+                remove(belief, from, &block);
+            }
+            CacheEvent::Cleared => belief.clear(),
+        }
+    }
+
+    fn remove(belief: &mut Belief, medium: Medium, block: &Arc<Block>) {
+        let copies = belief.get_mut(&(medium, block.digest)).expect("only what was stored is removed");
+        *copies -= 1;
+        belief.retain(|_, copies| *copies > 0);
+    }
+
+    fn holdings(cache: &Cache) -> Belief {
+        let (gpu, host) = cache.holdings();
+        let all = |medium, held: Holdings| held.into_iter().map(move |(digest, n)| ((medium, digest), n));
+        all(Medium::Gpu, gpu).chain(all(Medium::Host, host)).collect()
+    }
+
+    #[test]
+    fn events_of_overlapping_requests_tell_what_is_held() {
+        for seed in 0..150 {
+            let mut random = seed;
+            let mut draw = |below: u64| {
+                random = mix(random);
+                random % below
+            };
+            let (room, host) = (1 + draw(9) as usize, draw(4) as usize);
+            let mut caches = [
+                Cache::Pool(Pool::new(room, 2, host)),
+                Cache::Radix(Radix::new(room, host)),
+                Cache::Set(PrefixSet::new(room, host)),
+            ];
+            let cache = &mut caches[draw(3) as usize];
+            let (mut belief, mut log, mut running) = (Belief::new(), Log::default(), Vec::new());
+            for _ in 0..60 {
+                if draw(2) == 0 || running.is_empty() {
+                    let tokens: Vec<u32> = (0..1 + draw(12)).map(|_| draw(2) as u32).collect();
+                    let (mut lease, _) = cache.begin(&prompt_blocks(&tokens, 2));
+                    cache.prefill(&mut lease, &chain(&tokens, 2), tokens.len(), &mut log);
+                    running.push((tokens, lease));
+                } else {
+                    let at = draw(running.len() as u64) as usize;
+                    let (tokens, lease) = &mut running[at];
+                    tokens.push(draw(2) as u32);
+                    cache.decode(lease, &chain(tokens, 2), tokens.len(), &mut log);
+                    if draw(3) == 0 {
+                        let (tokens, mut lease) = running.swap_remove(at);
+                        cache.finish(&mut lease, &chain(&tokens, 2), &mut log);
+                    }
+                }
+                std::mem::take(&mut log.events).into_iter().for_each(|event| believe(&mut belief, event));
+                assert_eq!(belief, holdings(cache), "seed {seed}");
+            }
+        }
+    }
+}
