@@ -124,6 +124,8 @@ pub struct Log {
     pub events: Vec<CacheEvent>,
     /// Whether removals that follow each other are one event (SGLang) or one each (vLLM).
     pub gathers_removals: bool,
+    /// Nobody is told, so nothing is noted.
+    pub muted: bool,
     /// Session of the request at work.
     pub session: Option<String>,
 }
@@ -131,7 +133,7 @@ pub struct Log {
 impl Log {
     /// A run was stored; an empty one is no event.
     pub fn stored(&mut self, run: &[Arc<Block>], medium: Medium) {
-        if !run.is_empty() {
+        if !run.is_empty() && !self.muted {
             let session = self.session.clone().filter(|_| medium == Medium::Gpu);
             self.events.push(CacheEvent::Stored { blocks: run.to_vec(), medium, session });
         }
@@ -139,6 +141,9 @@ impl Log {
 
     /// A block was removed.
     pub fn removed(&mut self, block: Arc<Block>, medium: Medium) {
+        if self.muted {
+            return;
+        }
         if self.gathers_removals
             && let Some(CacheEvent::Removed { blocks, medium: last }) = self.events.last_mut()
             && *last == medium
@@ -150,7 +155,9 @@ impl Log {
 
     /// A block moved.
     pub fn moved(&mut self, block: Arc<Block>, to: Medium) {
-        self.events.push(CacheEvent::Moved { block, to });
+        if !self.muted {
+            self.events.push(CacheEvent::Moved { block, to });
+        }
     }
 }
 

@@ -30,7 +30,8 @@ impl Rank {
             Telling::Drained => Outlet::Drain(Drain::new(bound, kind.first_drained(config))),
             Telling::Published | Telling::Silent => Outlet::Nowhere,
         };
-        let log = Log { gathers_removals: kind.gathers_removals(), ..Log::default() };
+        let muted = matches!(outlet, Outlet::Nowhere);
+        let log = Log { gathers_removals: kind.gathers_removals(), muted, ..Log::default() };
         let mut rank = Rank { cache: kind.cache(config), log, outlet };
         rank.restart(kind);
         rank

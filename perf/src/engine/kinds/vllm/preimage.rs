@@ -13,14 +13,14 @@ pub enum Extra<'a> {
 
 /// Pickles `text`.
 pub fn pickled_text(text: &str) -> Vec<u8> {
-    let mut body = Vec::new();
+    let mut body = opened(text.len());
     pickle_str(&mut body, text);
     framed(body)
 }
 
 /// Pickles `(parent, tokens, extras or None)`.
 pub fn pickled_block(parent: &[u8], tokens: &[u32], extras: &[Extra]) -> Vec<u8> {
-    let mut body = Vec::with_capacity(64 + tokens.len() * 5);
+    let mut body = opened(64 + tokens.len() * 5);
     body.push(b'C'); // SHORT_BINBYTES
     body.push(parent.len() as u8);
     body.extend_from_slice(parent);
@@ -40,13 +40,22 @@ pub fn pickled_block(parent: &[u8], tokens: &[u32], extras: &[Extra]) -> Vec<u8>
 const MEMOIZE: u8 = 0x94;
 const TUPLE3: u8 = 0x87;
 
-/// PROTO 5, one FRAME, the body, STOP. CPython begins a second frame past 64 KiB, which no block fills.
+/// PROTO, FRAME and the frame's length.
+const HEAD: usize = 11;
+
+/// PROTO 5 and one FRAME whose length is not known yet.
+fn opened(room: usize) -> Vec<u8> {
+    let mut body = Vec::with_capacity(HEAD + room + 8);
+    body.extend([0x80, 5, 0x95, 0, 0, 0, 0, 0, 0, 0, 0]);
+    body
+}
+
+/// STOP, and the length. CPython begins a second frame past 64 KiB, which no block fills.
 fn framed(mut body: Vec<u8>) -> Vec<u8> {
     body.push(b'.');
-    let mut bytes = vec![0x80, 5, 0x95];
-    bytes.extend((body.len() as u64).to_le_bytes());
-    bytes.extend(body);
-    bytes
+    let length = (body.len() - HEAD) as u64;
+    body[3..HEAD].copy_from_slice(&length.to_le_bytes());
+    body
 }
 
 /// TUPLE1 to TUPLE3 need no MARK; longer ones are MARK … TUPLE.
