@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::blocks::Lora;
 use super::faults::Faults;
-use super::{Config, KeepAlive, Kind, Timing, start};
+use super::kinds::{HashAlgo, Telling};
+use super::publish::Endpoint;
+use super::version::Version;
+use super::{Config, Events, Hashing, KeepAlive, Kind, Timing, start};
 use crate::Error;
 
 const EXAMPLES: &str = "\
@@ -21,6 +25,24 @@ Examples:
     curl localhost:8001/sim/stats
     curl localhost:8001/sim/faults -d '{\"fail_next\": 3}'
     curl -X POST localhost:8001/sim/reset
+
+  Two ranks that publish cache events at ports 5557 and 5558, with replay, named as PYTHONHASHSEED=0 does:
+    warmpath engine --model llama --ranks 2 --kv-events 'tcp://*:5557' --kv-replay 'tcp://*:6557' \
+      --hash-algo sha256_cbor --seed 0 --lora sql=/adapters/sql --host-blocks 1000
+
+  Look into its cache; lose the next batch of events; restart it; clear it; cut its event connections:
+    curl localhost:8000/sim/cache
+    curl localhost:8000/sim/faults -d '{\"kv_lose_next\": 1}'
+    curl localhost:8000/sim/cache/restart -d '{\"renewed\": true}'
+    curl -X POST localhost:8000/sim/cache/clear
+    curl -X POST localhost:8000/sim/events/close
+
+  An engine whose events are drained:
+    warmpath engine --kind trtllm --port 8003 --model llama
+    curl -X POST localhost:8003/kv_cache_events
+
+  Other switches of events: kv_double_next, kv_silence, kv_replay (\"refuse\", \"silent\", \"ends_early\",
+  \"cut\"), kv_replay_late_ms.
 
   Other switches: refuse, refuse_ms, close_mid_stream_after, close_before_response, crash_on_marker,
   stall (\"before_head\", \"mid_stream\"), status, half_head, bad_framing, keepalive_close_after,
@@ -48,9 +70,12 @@ pub struct EngineArgs {
     /// Prefix cache bound in blocks [default: room for 262144 tokens]
     #[arg(long, value_name = "N")]
     pub cache_blocks: Option<usize>,
-    /// Tokens per cache block [default: the kind's: 16 vllm, 1 sglang and llamacpp, 32 trtllm]
+    /// Tokens per cache block [default: the kind's: 16 vllm and sglang, 1 llamacpp, 32 trtllm]
     #[arg(long, value_name = "N")]
     pub block_size: Option<usize>,
+    /// What is particular to cache events
+    #[command(flatten)]
+    pub cache: CacheArgs,
     /// Requests per connection; 0 is unlimited
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub keepalive_requests: u64,
@@ -59,7 +84,7 @@ pub struct EngineArgs {
     pub keepalive_idle: u64,
     /// Seed of the generated text
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    pub text_seed: u64,
     /// Bytes over which a body is digested and dropped unparsed
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     pub sink_over: usize,
@@ -88,12 +113,85 @@ pub struct PaceArgs {
     pub max_running: usize,
 }
 
+/// The cache, its names and its events.
+#[derive(Debug, Clone, Args)]
+pub struct CacheArgs {
+    /// Release to behave as: 0.23.0 to 0.33.0 of vllm; 0.5.18, 0.5.19, 0.5.23 of sglang [default: the kind's]
+    #[arg(long, value_name = "VERSION")]
+    pub engine_version: Option<String>,
+    /// Data-parallel ranks, each with a cache of its own; X-data-parallel-rank pins (vllm, sglang)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub ranks: usize,
+    /// Host memory in blocks to which evicted ones go; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub host_blocks: usize,
+    /// An adapter; may be given several times
+    #[arg(long = "lora", value_name = "NAME=PATH")]
+    pub loras: Vec<String>,
+    /// Publish cache events here, rank r at the port r further; `*` binds at --host, else it connects
+    #[arg(long, value_name = "ENDPOINT")]
+    pub kv_events: Option<Endpoint>,
+    /// Bind replay here, likewise
+    #[arg(long, value_name = "ENDPOINT", requires = "kv_events")]
+    pub kv_replay: Option<Endpoint>,
+    /// First frame of each batch
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub topic: String,
+    /// Batches kept for replay, or events kept for a drain
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub buffer_steps: usize,
+    /// Hash of the blocks (vllm)
+    #[arg(long, value_enum, default_value_t)]
+    pub hash_algo: HashAlgo,
+    /// PYTHONHASHSEED, verbatim (vllm) [default: unset]
+    #[arg(long, value_name = "TEXT")]
+    pub seed: Option<String>,
+    /// Events carry whole digests, as with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0 (vllm)
+    #[arg(long)]
+    pub hash_bytes: bool,
+}
+
+impl CacheArgs {
+    fn events(&self, kind: Kind) -> Result<Events, Error> {
+        if self.kv_events.is_some() && kind.telling() != Telling::Published {
+            let why = match kind.telling() {
+                Telling::Drained => "its events are drained by POST /kv_cache_events",
+                _ => "it has no cache events",
+            };
+            return Err(Error::new(format!(
+                "--kv-events: {} publishes none, {why}; leave it out",
+                kind.name()
+            )));
+        }
+        Ok(Events {
+            live: self.kv_events.clone(),
+            replay: self.kv_replay.clone(),
+            topic: self.topic.clone(),
+            buffer_steps: self.buffer_steps,
+            ..Events::default()
+        })
+    }
+
+    fn loras(&self) -> Result<Vec<Lora>, Error> {
+        let lora = |(at, text): (usize, &String)| match text.split_once('=') {
+            Some((name, path)) if !name.is_empty() => {
+                Ok(Lora { id: at as u64 + 1, name: name.into(), path: path.into() })
+            }
+            _ => Err(Error::new(format!("--lora is \"{text}\"; write NAME=PATH"))),
+        };
+        self.loras.iter().enumerate().map(lora).collect()
+    }
+}
+
 impl EngineArgs {
     /// The configuration these arguments mean; the error names the argument and what is allowed.
     pub fn config(&self) -> Result<Config, Error> {
         let block_size = self.block_size.unwrap_or(self.kind.block_size());
         let cache_blocks = self.cache_blocks.unwrap_or(262_144 / block_size.max(1));
-        for (name, value) in [("--block-size", block_size), ("--cache-blocks", cache_blocks)] {
+        let cache = &self.cache;
+        for (name, value) in
+            [("--block-size", block_size), ("--cache-blocks", cache_blocks), ("--ranks", cache.ranks)]
+        {
             if value == 0 {
                 return Err(Error::new(format!("{name} is 0; give at least 1")));
             }
@@ -106,8 +204,19 @@ impl EngineArgs {
                 .map_err(|words| Error::new(format!("--faults: {words}")))?,
             None => Faults::default(),
         };
+        let version = cache.engine_version.as_deref().map(Version::new);
+        if let Some(version) = &version {
+            let unknown = |words| Error::new(format!("--engine-version: {words}"));
+            self.kind.check_version(version).map_err(unknown)?;
+        }
         Ok(Config {
             kind: self.kind,
+            version,
+            loras: cache.loras()?,
+            ranks: cache.ranks,
+            host_blocks: cache.host_blocks,
+            hashing: Hashing { algo: cache.hash_algo, seed: cache.seed.clone(), bytes: cache.hash_bytes },
+            events: cache.events(self.kind)?,
             host: self.host.clone(),
             port: self.port,
             models: self.models.clone(),
@@ -124,7 +233,7 @@ impl EngineArgs {
                 requests: self.keepalive_requests,
                 idle: Duration::from_millis(self.keepalive_idle),
             },
-            seed: self.seed,
+            seed: self.text_seed,
             sink_over: self.sink_over,
             faults,
         })
@@ -144,6 +253,10 @@ pub fn run_engine(args: EngineArgs) -> Result<(), Error> {
     let (name, models) = (config.kind.name(), config.models.join(", "));
     let handle = start(config)?;
     println!("simulated {name} engine on http://{} serving {models}", handle.addr);
+    for (rank, source) in handle.sources().iter().enumerate() {
+        let replay = source.replay.as_ref().map_or(String::new(), |replay| format!(", replay at {replay}"));
+        println!("cache events of rank {rank} at {}{replay}", source.live);
+    }
     wait_for_signal()?;
     handle.stop();
     Ok(())
@@ -188,7 +301,7 @@ mod tests {
         let of =
             |kind: &str| config(&format!("--kind {kind}")).map(|c| (c.block_size, c.cache_blocks)).unwrap();
         assert_eq!(of("vllm"), (16, 16_384));
-        assert_eq!(of("sglang"), (1, 262_144));
+        assert_eq!(of("sglang"), (16, 16_384));
         assert_eq!(of("trtllm"), (32, 8192));
         assert_eq!(of("llamacpp"), (1, 262_144));
     }
@@ -202,8 +315,30 @@ mod tests {
     }
 
     #[test]
+    fn cache_arguments_reach_the_configuration() {
+        let line = "--kind sglang --kv-events tcp://*:0 --kv-replay tcp://*:0 --ranks 2 --host-blocks 9 \
+                    --engine-version 0.5.19 --lora a=/x --topic kv-events";
+        let config = config(line).unwrap();
+        assert_eq!((config.ranks, config.host_blocks, config.events.topic.as_str()), (2, 9, "kv-events"));
+        assert_eq!(config.loras, [Lora { id: 1, name: "a".into(), path: "/x".into() }]);
+        assert!(!config.release().at_least(0, 5, 23));
+        let vllm = self::config("--seed 042 --hash-algo xxhash_cbor --hash-bytes").unwrap().hashing;
+        assert_eq!(vllm, Hashing { algo: HashAlgo::XxhashCbor, seed: Some("042".into()), bytes: true });
+    }
+
+    #[test]
     fn values_out_of_range_are_told_by_name() {
-        for line in ["--block-size 0", "--cache-blocks 0", "--tokens 0", "--ttft=-1", "--faults {\"x\":1}"] {
+        for line in [
+            "--block-size 0",
+            "--cache-blocks 0",
+            "--tokens 0",
+            "--ttft=-1",
+            "--faults {\"x\":1}",
+            "--ranks 0",
+            "--lora x",
+            "--engine-version 0.5",
+            "--kv-events tcp://*:0 --kind trtllm",
+        ] {
             let told = config(line).unwrap_err().to_string();
             assert!(told.contains(line.split([' ', '=']).next().unwrap()), "{told}");
         }

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::publish::Fate;
+
 /// Where an answer stalls. It stays there until the switch changes or the client leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,6 +26,20 @@ pub enum Health {
     Fail,
     /// No answer until the switch changes or the client leaves.
     Stall,
+}
+
+/// How replay of cache events goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replay {
+    /// A request closes the connection.
+    Refuse,
+    /// A request gets no answer.
+    Silent,
+    /// The end mark comes after half of the batches.
+    EndsEarly,
+    /// The connection closes after half of the batches, without an end mark.
+    Cut,
 }
 
 /// All switches; every one off by default. Unless said otherwise they concern inference requests
@@ -64,6 +80,18 @@ pub struct Faults {
     pub slow_read: Option<u64>,
     /// The health answer.
     pub health: Health,
+    /// Lose the next so many batches of cache events: their numbers are used, replay has them, nobody is
+    /// sent them. Of a drained stream, the events of so many steps. Counts down.
+    pub kv_lose_next: Option<u64>,
+    /// Send the next so many batches twice. Counts down.
+    pub kv_double_next: Option<u64>,
+    /// A partition: connections of cache events stay, nothing is sent on them, no answer to a heartbeat
+    /// either. What was not sent stays unsent; a drained stream loses it.
+    pub kv_silence: bool,
+    /// What replay does instead of its work.
+    pub kv_replay: Option<Replay>,
+    /// Replay answers so many milliseconds late.
+    pub kv_replay_late_ms: Option<u64>,
 }
 
 impl Faults {
@@ -87,6 +115,26 @@ impl Faults {
                 Some(self.status.unwrap_or(500))
             }
             None => self.status,
+        }
+    }
+
+    /// What becomes of the next batch of cache events; counts down.
+    pub fn take_fate(&mut self) -> Fate {
+        let mut counts = |switch: fn(&mut Self) -> &mut Option<u64>| match switch(self) {
+            Some(left @ 1..) => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        };
+        if counts(|faults| &mut faults.kv_lose_next) {
+            return Fate::Lost;
+        }
+        let doubled = counts(|faults| &mut faults.kv_double_next);
+        match (self.kv_silence, doubled) {
+            (true, _) => Fate::Lost,
+            (false, true) => Fate::Doubled,
+            (false, false) => Fate::Sent,
         }
     }
 
@@ -131,6 +179,16 @@ mod tests {
         );
         let mut faults = Faults { status: Some(500), ..Faults::default() };
         assert_eq!([faults.take_failure(), faults.take_failure()], [Some(500), Some(500)]);
+    }
+
+    #[test]
+    fn fates_count_down_and_loss_comes_first() {
+        let mut faults =
+            Faults { kv_lose_next: Some(1), kv_double_next: Some(1), kv_silence: false, ..Faults::default() };
+        let fates = std::iter::repeat_with(|| faults.take_fate()).take(3).collect::<Vec<_>>();
+        assert_eq!(fates, [Fate::Lost, Fate::Doubled, Fate::Sent]);
+        faults.kv_silence = true;
+        assert_eq!(faults.take_fate(), Fate::Lost);
     }
 
     #[test]

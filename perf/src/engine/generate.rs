@@ -14,7 +14,8 @@ use super::reply::{self, Framing, Manner};
 use super::serve::{Ending, send};
 use super::stats::{BodySeen, Stats};
 use super::stream;
-use super::text::{Token, digest_tokens, generated};
+use super::text::{Token, digest_tokens, generated, text_of};
+use super::work::Work;
 use super::{Engine, unix_now};
 
 /// How an execution ended.
@@ -32,17 +33,27 @@ pub enum End {
 pub struct Run<'a> {
     engine: &'a Engine,
     end: Option<End>,
+    /// Its hold on a cache, until its end.
+    work: Option<Work<'a>>,
 }
 
 impl<'a> Run<'a> {
     fn begin(engine: &'a Engine, request_id: Option<&str>, prompt: u64) -> Self {
         engine.state().stats.begin(request_id, prompt);
-        Run { engine, end: None }
+        Run { engine, end: None, work: None }
     }
 
-    /// Counts the end. It is counted before the last byte is written, so that a client which has read
+    /// The step that gives token `index` of the job: it computes the token before.
+    pub fn step(&mut self, job: &Job, index: u64) {
+        if let Some(work) = self.work.as_mut().filter(|_| index > 0) {
+            work.step(|choice| job.token(choice, index - 1).id);
+        }
+    }
+
+    /// Counts the end and lets go of the cache. It is counted before the last byte is written, so that a client which has read
     /// the answer finds it counted; a later call corrects an earlier one when that write fails.
     pub fn end(&mut self, end: End) {
+        self.work = None;
         let stats = &mut self.engine.state().stats;
         match self.end.replace(end) {
             Some(earlier) => *earlier.count(stats) -= 1,
@@ -91,7 +102,11 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// The token at `index` of the answer to prompt number `choice`.
     pub fn token(&self, choice: usize, index: u64) -> Token {
-        generated(self.engine.config.seed, self.digests[choice], index)
+        let scripted = usize::try_from(index).ok().and_then(|at| self.ask.script.get(at));
+        match scripted {
+            Some(&id) => Token { id, text: text_of(id) },
+            None => generated(self.engine.config.seed, self.digests[choice], index),
+        }
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -123,8 +138,8 @@ pub async fn answer(
     let request_id = head.header("x-request-id");
     let seen = BodySeen { length: body.length, digest: body.digest() };
     engine.state().stats.saw_body(request_id, seen);
-    let ask = match checked(engine, chat, &body) {
-        Ok(ask) => ask,
+    let (ask, rank) = match checked(engine, chat, head, &body) {
+        Ok(checked) => checked,
         Err(reply) => return send(engine, conn, manner, &reply).await,
     };
     let mut run = Run::begin(engine, request_id, ask.digest());
@@ -144,6 +159,7 @@ pub async fn answer(
         return send(engine, conn, manner, &engine.config.kind.failure(status)).await;
     }
     let job = job(engine, head, manner, ask);
+    run.work = Some(Work::new(engine, &job.ask, rank));
     let end = execute(&job, &mut run, conn).await;
     run.end(end);
     match end {
@@ -153,18 +169,24 @@ pub async fn answer(
     }
 }
 
-fn checked(engine: &Engine, chat: bool, body: &Body) -> Result<Ask, Reply> {
-    let kind = engine.config.kind;
-    if body.dropped() {
-        return Ok(Ask::sunk(chat, body.digest()));
+/// What is asked and the rank that will do it.
+fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<(Ask, usize), Reply> {
+    let (kind, config) = (engine.config.kind, &engine.config);
+    let mut ask = match body.dropped() {
+        true => Ask::sunk(chat, body.digest()),
+        false => Ask::parse(chat, &body.bytes).map_err(|refusal| kind.refuse(&refusal))?,
+    };
+    if let Some(model) = &ask.model
+        && kind.checks_model()
+        && !config.models.contains(model)
+        && config.lora(Some(model)).is_none()
+    {
+        return Err(kind.unknown_model(model));
     }
-    let ask = Ask::parse(chat, &body.bytes).map_err(|refusal| kind.refuse(&refusal))?;
-    match &ask.model {
-        Some(model) if kind.checks_model() && !engine.config.models.contains(model) => {
-            Err(kind.unknown_model(model))
-        }
-        _ => Ok(ask),
-    }
+    kind.check_cache_members(config, &ask)?;
+    let pinned = kind.pinned_rank(head, &ask, config.ranks)?;
+    ask.session = head.header("x-session-id").map(str::to_owned).or(ask.session);
+    Ok((ask, pinned.unwrap_or_else(|| engine.next_rank())))
 }
 
 fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a> {
@@ -172,7 +194,7 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a>
     let serial = digest_tokens(config.seed, &[engine.state().stats.executions.total as u32]);
     let answer = Answer {
         id: config.kind.answer_id(&ask, head.header("x-request-id"), serial),
-        created: unix_now(),
+        created: unix_now().as_secs(),
         model: ask.model.clone().unwrap_or_else(|| config.models.first().cloned().unwrap_or_default()),
         chat: ask.chat,
         token_ids: ask.return_token_ids,
@@ -189,11 +211,13 @@ async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
     if !past_stall(job.engine, conn, Stall::BeforeHead).await {
         return End::Aborted;
     }
-    let (cached, uncached) = prefill(job);
+    let (cached, uncached) = look_up(job, run);
     if !wait(conn, Instant::now() + first_token_after(job.engine, uncached)).await {
         return End::Aborted;
     }
-    store_prompts(job);
+    if let Some(work) = &mut run.work {
+        work.prefill();
+    }
     if job.engine.faults.borrow().half_head {
         let kind = job.engine.config.kind;
         let head = reply::head(job.engine, job.manner, 200, kind.json_type(), Framing::Length(1000));
@@ -236,33 +260,13 @@ impl Drop for Waiting<'_> {
 }
 
 /// Looks the prompts up in the cache: (cached, uncached) tokens.
-fn prefill(job: &Job) -> (u64, u64) {
-    let mut state = job.engine.state();
-    let hit = |prompt: &Vec<u32>| state.cache.hit(job.ask.root, prompt) as u64;
-    let cached: u64 = job.ask.prompts.iter().map(hit).sum();
+fn look_up(job: &Job, run: &Run) -> (u64, u64) {
+    let cached = run.work.as_ref().map_or(0, Work::cached);
     let prompt = job.usage(0).prompt;
-    state.stats.tokens.prompt += prompt;
-    state.stats.tokens.cached += cached;
+    let tokens = &mut job.engine.state().stats.tokens;
+    tokens.prompt += prompt;
+    tokens.cached += cached;
     (cached, prompt - cached)
-}
-
-fn store_prompts(job: &Job) {
-    let cache = &mut job.engine.state().cache;
-    job.ask.prompts.iter().for_each(|prompt| cache.store(job.ask.root, prompt));
-}
-
-/// The last step before the last byte: answers count as prefix of the next turn, as vLLM's decode
-/// fills blocks, and the execution counts as finished.
-pub fn conclude(job: &Job, run: &mut Run) {
-    {
-        let mut state = job.engine.state();
-        for choice in job.choices() {
-            let mut tokens = choice.prompt;
-            tokens.extend(choice.tokens.iter().map(|token| token.id));
-            state.cache.store(job.ask.root, &tokens);
-        }
-    }
-    run.end(End::Finished);
 }
 
 fn first_token_after(engine: &Engine, uncached: u64) -> Duration {
@@ -274,9 +278,7 @@ fn first_token_after(engine: &Engine, uncached: u64) -> Duration {
 }
 
 async fn send_whole(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u64) -> End {
-    let itl = job.engine.config.timing.itl;
-    let decode = itl.saturating_mul(u32::try_from(job.length - 1).unwrap_or(u32::MAX));
-    if !wait(conn, Instant::now() + decode).await {
+    if !decode(job, run, conn).await {
         return End::Aborted;
     }
     let usage = job.usage(cached);
@@ -298,8 +300,22 @@ async fn send_whole(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u
         }
         unsent = body;
     }
-    conclude(job, run);
+    run.end(End::Finished);
     conn.write(unsent).await.map_or(End::Aborted, |()| End::Finished)
+}
+
+/// All steps after the first, waiting where one fills a block and at the end; false when the client left.
+async fn decode(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> bool {
+    let (start, itl) = (Instant::now(), job.engine.config.timing.itl);
+    let due = |index: u64| start + itl.saturating_mul(u32::try_from(index).unwrap_or(u32::MAX));
+    for index in 1..job.length {
+        let fills = run.work.as_ref().is_some_and(Work::about_to_fill);
+        if fills && !wait(conn, due(index)).await {
+            return false;
+        }
+        run.step(job, index);
+    }
+    wait(conn, due(job.length - 1)).await
 }
 
 /// What is sent in place of a whole answer under a switch that breaks it.

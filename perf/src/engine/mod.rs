@@ -6,148 +6,126 @@
 //! Each engine runs on a thread of its own with a single-threaded runtime, whether started from the
 //! command line or in-process: `start(Config::default())` takes a free port and returns a `Handle`.
 //! Inspection and fault switches are on the same port: `GET /sim/stats`, `GET /sim/faults`,
-//! `POST /sim/faults`, `POST /sim/reset`.
+//! `POST /sim/faults`, `POST /sim/reset`, and for the cache `GET /sim/cache`, `POST /sim/cache/clear`,
+//! `POST /sim/cache/restart`, `POST /sim/events/close`.
+//!
+//! A prompt's way through the cache: `openai` (its tokens) → `sequence` (blocks, named by the chain of
+//! `kinds`) → `work` (one execution, step by step) → `cache` (hits, evictions, events) → `rank` (tells) →
+//! `publish` (sends).
 
+pub mod blocks;
 pub mod cache;
 pub mod cli;
+pub mod config;
 mod date;
 pub mod faults;
 mod generate;
 pub mod http;
 pub mod kinds;
 pub mod openai;
+pub mod publish;
+mod rank;
 mod reply;
+pub mod sequence;
 mod serve;
 mod sim;
 pub mod stats;
 mod stream;
 pub mod text;
+pub mod version;
+mod work;
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::Error;
-use cache::PrefixCache;
+use blocks::Digest;
+pub use config::{Config, Events, Hashing, KeepAlive, Timing};
 use faults::Faults;
 pub use kinds::Kind;
+use kinds::Tongue;
+use publish::stream::Batch;
+use publish::{Doors, Outlet, Source};
+use rank::Rank;
 use stats::Stats;
-
-/// When an engine answers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Timing {
-    /// From the end of the request to the first token, prefill apart.
-    pub ttft: Duration,
-    /// Between tokens.
-    pub itl: Duration,
-    /// Uncached prompt tokens computed per second, added to the first token's time; 0 is infinite.
-    pub prefill_tps: u64,
-}
-
-/// How long a connection lives between requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeepAlive {
-    /// Requests per connection; the last answer says `connection: close`. 0 is unlimited.
-    pub requests: u64,
-    /// An idle connection is closed after this without a word, as uvicorn does (5 s by default).
-    pub idle: Duration,
-}
-
-/// How a simulated engine is started.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Which engine.
-    pub kind: Kind,
-    /// Address or name to listen on.
-    pub host: String,
-    /// Port; 0 takes a free one.
-    pub port: u16,
-    /// Served model names, at least one.
-    pub models: Vec<String>,
-    /// Timing.
-    pub timing: Timing,
-    /// Prefix cache bound in blocks.
-    pub cache_blocks: usize,
-    /// Tokens per block.
-    pub block_size: usize,
-    /// Tokens of an answer when the request does not bound it lower.
-    pub tokens: u64,
-    /// Requests executed at once; more wait in arrival order (vLLM: `--max-num-seqs`). 0 is unlimited.
-    pub max_running: usize,
-    /// Connection lifetime.
-    pub keep_alive: KeepAlive,
-    /// Seed of the generated text.
-    pub seed: u64,
-    /// Longer bodies are digested and dropped unparsed; a whole answer to two made-up prompt tokens
-    /// comes back. For tests with many large bodies.
-    pub sink_over: usize,
-    /// Switches on from the start.
-    pub faults: Faults,
-}
-
-impl Default for Config {
-    /// vLLM on a free loopback port, answering at once with 16 tokens.
-    fn default() -> Self {
-        Config::of(Kind::Vllm)
-    }
-}
-
-impl Config {
-    /// As `default`, for a kind, with its usual block size and room for 262,144 tokens.
-    pub fn of(kind: Kind) -> Self {
-        Config {
-            kind,
-            host: "127.0.0.1".into(),
-            port: 0,
-            models: vec!["sim".into()],
-            timing: Timing { ttft: Duration::ZERO, itl: Duration::ZERO, prefill_tps: 0 },
-            cache_blocks: 262_144 / kind.block_size(),
-            block_size: kind.block_size(),
-            tokens: 16,
-            max_running: 0,
-            keep_alive: KeepAlive { requests: 0, idle: Duration::from_secs(5) },
-            seed: 0,
-            sink_over: 64 * 1024 * 1024,
-            faults: Faults::default(),
-        }
-    }
-}
 
 /// What the tasks of one engine share.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub config: Config,
     pub addr: SocketAddr,
-    pub started: u64,
     pub faults: watch::Sender<Faults>,
     /// Places for executions.
     pub places: Semaphore,
+    /// Where events are told, by rank.
+    pub sources: Vec<Source>,
+    /// Each change closes the connections of events and replay.
+    pub link_closings: watch::Sender<u64>,
+    tongue: Tongue,
     state: Mutex<State>,
+}
+
+/// What a process draws when it starts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Process {
+    /// Unix seconds.
+    pub started: u64,
+    /// Random bytes, from which what is random in a process comes.
+    pub chance: [u8; 32],
+    /// The digest that stands for "no parent".
+    pub root: Digest,
+}
+
+impl Process {
+    fn new(config: &Config, started: u64) -> Self {
+        let random = RandomState::new();
+        let mut chance = [0; 32];
+        for (at, part) in chance.chunks_exact_mut(8).enumerate() {
+            part.copy_from_slice(&random.hash_one(at).to_le_bytes());
+        }
+        Process { started, chance, root: config.kind.root(config, chance) }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
     pub stats: Stats,
-    pub cache: PrefixCache,
+    pub process: Process,
+    pub ranks: Vec<Rank>,
+    /// Requests that named no rank.
+    unpinned: usize,
 }
 
 impl Engine {
-    fn new(config: Config, addr: SocketAddr) -> Self {
-        let cache = PrefixCache::new(config.cache_blocks, config.block_size);
+    fn new(config: Config, addr: SocketAddr, sources: Vec<Source>) -> Self {
         let faults = watch::Sender::new(config.faults.clone());
-        let state = Mutex::new(State { stats: Stats::default(), cache });
+        let state = Mutex::new(State {
+            stats: Stats::default(),
+            process: Process::new(&config, unix_now().as_secs()),
+            ranks: (0..config.ranks).map(|_| Rank::new(&config)).collect(),
+            unpinned: 0,
+        });
         let unlimited = Semaphore::MAX_PERMITS;
         let places = match config.max_running {
             0 => unlimited,
             bound => bound.min(unlimited),
         };
-        Engine { config, addr, started: unix_now(), faults, places: Semaphore::new(places), state }
+        let tongue = Tongue {
+            version: config.release().into_owned(),
+            block_size: config.block_size,
+            hash_bytes: config.hashing.bytes,
+            ranks: config.ranks,
+        };
+        let (places, link_closings) = (Semaphore::new(places), watch::Sender::new(0));
+        Engine { config, addr, faults, places, sources, link_closings, tongue, state }
     }
 
-    /// Counts and cache; held only for the moment, never across an await.
+    /// Counts and caches; held only for the moment, never across an await.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,13 +133,101 @@ impl Engine {
     /// The counts now.
     pub fn stats(&self) -> Stats {
         let state = self.state();
-        Stats { blocks: state.cache.len() as u64, ..state.stats.clone() }
+        let blocks = state.ranks.iter().map(|rank| rank.cache.count() as u64).sum();
+        Stats { blocks, ..state.stats.clone() }
+    }
+
+    /// The next rank of those who named none: each in turn.
+    pub fn next_rank(&self) -> usize {
+        let mut state = self.state();
+        state.unpinned += 1;
+        (state.unpinned - 1) % self.config.ranks
+    }
+
+    /// Ends a step of a rank: what happened in its cache is told.
+    pub fn tell(&self, rank: usize) {
+        let mut state = self.state();
+        if !state.ranks[rank].has_news() {
+            return;
+        }
+        let mut fate = publish::Fate::Sent;
+        if matches!(state.ranks[rank].outlet, Outlet::Stream(_) | Outlet::Drain(_)) {
+            self.faults.send_if_modified(|faults| {
+                fate = faults.take_fate();
+                false
+            });
+        }
+        state.ranks[rank].tell(self.config.kind, &self.tongue, rank, unix_now().as_secs_f64(), fate);
+    }
+
+    /// A queue of a rank's batches from now on.
+    pub fn listen(&self, rank: usize) -> Option<mpsc::Receiver<Batch>> {
+        match &mut self.state().ranks[rank].outlet {
+            Outlet::Stream(stream) => Some(stream.listen()),
+            _ => None,
+        }
+    }
+
+    /// A rank's kept batches from a number on.
+    pub fn kept_since(&self, rank: usize, number: u64) -> Vec<Batch> {
+        match &self.state().ranks[rank].outlet {
+            Outlet::Stream(stream) => stream.since(number),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes all drained events of all ranks.
+    pub fn drain(&self) -> serde_json::Value {
+        let (mut state, mut all) = (self.state(), Vec::new());
+        for (rank, held) in state.ranks.iter_mut().enumerate() {
+            if let Outlet::Drain(drain) = &mut held.outlet {
+                let numbered = |(n, data)| self.config.kind.numbered(&self.tongue, n, data, rank);
+                all.extend(drain.take().into_iter().map(numbered));
+            }
+        }
+        all.into()
+    }
+
+    /// Empties the caches; told with each rank's next step. Running requests lose their hold, where a real
+    /// engine would refuse.
+    pub fn clear_caches(&self) {
+        self.state().ranks.iter_mut().for_each(Rank::clear);
+    }
+
+    /// What a new process leaves of the old one's cache and events: nothing, numbers from 0, connections
+    /// of events closed. With `renewed`, it also draws anew and has started later.
+    pub fn restart(&self, renewed: bool) {
+        {
+            let mut state = self.state();
+            let kind = self.config.kind;
+            state.ranks.iter_mut().for_each(|rank| rank.restart(kind));
+            if renewed {
+                let started = unix_now().as_secs().max(state.process.started + 1);
+                state.process = Process::new(&self.config, started);
+            }
+        }
+        self.close_links();
+    }
+
+    /// Closes the connections of events and replay.
+    pub fn close_links(&self) {
+        self.link_closings.send_modify(|closings| *closings += 1);
+    }
+
+    /// All caches as JSON, for comparison with what others believe of them.
+    pub fn dump(&self) -> serde_json::Value {
+        let (state, kind) = (self.state(), self.config.kind);
+        let ranks = state.ranks.iter().enumerate().map(|(number, rank)| rank.dump(kind, number));
+        serde_json::json!({
+            "kind": kind.name(), "version": self.config.release().text, "block_size": self.config.block_size,
+            "started": state.process.started, "ranks": ranks.collect::<Vec<_>>(),
+        })
     }
 }
 
-/// Unix seconds now.
-pub(crate) fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// Time since the Unix epoch.
+pub(crate) fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A running engine. Dropping it stops the engine.
@@ -190,6 +256,32 @@ impl Handle {
         self.engine.faults.borrow().clone()
     }
 
+    /// Where cache events are told, by rank; empty if nowhere.
+    pub fn sources(&self) -> &[Source] {
+        &self.engine.sources
+    }
+
+    /// All caches, as `GET /sim/cache` shows them.
+    pub fn caches(&self) -> serde_json::Value {
+        self.engine.dump()
+    }
+
+    /// Empties the caches, as `POST /sim/cache/clear` does.
+    pub fn clear_caches(&self) {
+        self.engine.clear_caches();
+    }
+
+    /// A new process's cache and events, as `POST /sim/cache/restart` gives them; `renewed` with a later
+    /// start time and everything random drawn anew.
+    pub fn restart(&self, renewed: bool) {
+        self.engine.restart(renewed);
+    }
+
+    /// Closes the connections of events and replay.
+    pub fn close_links(&self) {
+        self.engine.close_links();
+    }
+
     /// Stops at once: the port is free and every connection closed on return.
     pub fn stop(mut self) {
         self.shut();
@@ -214,12 +306,18 @@ pub fn start(config: Config) -> Result<Handle, Error> {
     if config.models.iter().all(|name| name.is_empty()) {
         return Err(Error::new("the engine serves no model; name one with --model NAME"));
     }
+    let version = config.kind.check_version(&config.release());
+    version.map_err(|words| Error::new(format!("the version {words} with --engine-version")))?;
+    if config.ranks == 0 {
+        return Err(Error::new("the engine has no rank; give --ranks at least 1"));
+    }
+    let doors = Doors::open(&config)?;
     let listener = listen(&config)?;
     let addr = listener
         .local_addr()
         .map_err(|e| Error::new(format!("the listening socket has no address ({e})")))?;
     let listener = Some(listener).filter(|_| !config.faults.refuse);
-    let engine = Arc::new(Engine::new(config, addr));
+    let engine = Arc::new(Engine::new(config, addr, doors.sources));
     let stop = watch::Sender::new(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {
         Error::new(format!("the engine's runtime did not start ({e}); check the limit of open files"))
@@ -227,7 +325,7 @@ pub fn start(config: Config) -> Result<Handle, Error> {
     let (shared, stopping) = (engine.clone(), stop.subscribe());
     let thread = std::thread::Builder::new()
         .name(format!("engine-{}", addr.port()))
-        .spawn(move || runtime.block_on(serve::run(shared, listener, stopping)))
+        .spawn(move || runtime.block_on(serve::run(shared, listener, doors.ranks, stopping)))
         .map_err(|e| {
             Error::new(format!("the engine's thread did not start ({e}); check the limit of threads"))
         })?;

@@ -26,8 +26,19 @@ pub struct Ask {
     pub model: Option<String>,
     /// Pseudo tokens of each prompt; one choice each.
     pub prompts: Vec<Vec<u32>>,
-    /// Separates cache name spaces: digest of model and `cache_salt`.
+    /// Digest of model and `cache_salt`, by which executions of equal prompts are told apart.
     pub root: u64,
+    /// `cache_salt`, which keeps caches apart.
+    pub salt: Option<String>,
+    /// The rank asked for in the body (SGLang: `routed_dp_rank`, before `data_parallel_rank`).
+    pub rank: Option<i64>,
+    /// `session_id`; a header may name it instead.
+    pub session: Option<String>,
+    /// `vllm_xargs.kv_cache_report_mode` is `full`.
+    pub report_full: bool,
+    /// `sim_answer_ids`, which no real engine knows: the first tokens of the answer, so that a recorded
+    /// conversation can be played again.
+    pub script: Vec<u32>,
     /// Bound on generated tokens for each choice.
     pub max_tokens: Option<u64>,
     /// Generate up to the bound even past the default length.
@@ -49,11 +60,18 @@ impl Ask {
         }
         check_choices(&json)?;
         let model = json["model"].as_str().map(str::to_owned);
-        let salt = json["cache_salt"].as_str().unwrap_or_default();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let salt = text(&json["cache_salt"]);
+        let salted = salt.as_deref().unwrap_or_default().as_bytes();
         Ok(Ask {
             chat,
             prompts: if chat { vec![chat_prompt(&json)?] } else { prompts(&json["prompt"])? },
-            root: digest(&[model.as_deref().unwrap_or_default().as_bytes(), salt.as_bytes()]),
+            root: digest(&[model.as_deref().unwrap_or_default().as_bytes(), salted]),
+            salt,
+            rank: json["routed_dp_rank"].as_i64().or(json["data_parallel_rank"].as_i64()),
+            session: text(&json["session_id"]),
+            report_full: json["vllm_xargs"]["kv_cache_report_mode"] == "full",
+            script: script(&json["sim_answer_ids"])?,
             model,
             max_tokens: max_tokens(&json)?,
             ignore_eos: json["ignore_eos"].as_bool().unwrap_or(false),
@@ -70,6 +88,11 @@ impl Ask {
             model: None,
             prompts: vec![vec![(body >> 32) as u32, body as u32]],
             root: 0,
+            salt: None,
+            rank: None,
+            session: None,
+            report_full: false,
+            script: Vec::new(),
             max_tokens: None,
             ignore_eos: false,
             stream: false,
@@ -146,6 +169,15 @@ fn one_prompt(item: &Value) -> Option<Vec<u32>> {
 
 fn ids(items: &[Value]) -> Option<Vec<u32>> {
     items.iter().map(|item| item.as_u64().and_then(|id| u32::try_from(id).ok())).collect()
+}
+
+fn script(value: &Value) -> Result<Vec<u32>, Refusal> {
+    let wrong = || Refusal::Invalid("sim_answer_ids must be token ids".into());
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(items) => ids(items).ok_or_else(wrong),
+        _ => Err(wrong()),
+    }
 }
 
 /// What all parts of one answer share.

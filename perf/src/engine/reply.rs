@@ -32,7 +32,7 @@ pub fn head(engine: &Engine, manner: Manner, status: u16, content_type: &str, fr
     let kind = engine.config.kind;
     let mut lines = vec![format!("HTTP/1.1 {status} {}", reason(status))];
     if !kind.is_httplib() {
-        lines.push(format!("date: {}", http_date(unix_now())));
+        lines.push(format!("date: {}", http_date(unix_now().as_secs())));
     }
     lines.push(format!("server: {}", kind.server()));
     if !content_type.is_empty() {

@@ -11,7 +11,9 @@ use tokio::sync::watch;
 use super::faults::Health;
 use super::generate;
 use super::http::{Conn, Head, Trouble};
-use super::kinds::{Reply, View};
+use super::kinds::{Command, Reply, View};
+use super::publish::endpoint::Door;
+use super::publish::sockets;
 use super::reply::{self, Manner};
 use super::{Engine, sim};
 
@@ -35,7 +37,15 @@ pub enum Ending {
 }
 
 /// Runs the engine until `stop` turns true.
-pub async fn run(engine: Arc<Engine>, listener: Option<StdListener>, mut stop: watch::Receiver<bool>) {
+pub async fn run(
+    engine: Arc<Engine>,
+    listener: Option<StdListener>,
+    doors: Vec<Door>,
+    mut stop: watch::Receiver<bool>,
+) {
+    for (rank, door) in doors.into_iter().enumerate() {
+        sockets::serve(&engine, rank, door);
+    }
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = listen(engine, listener) => {}
@@ -203,16 +213,29 @@ async fn page(engine: &Engine, conn: &mut Conn, head: &Head, manner: Manner, bod
             None => return Ending::Close,
         }
     }
-    let reply = reply.unwrap_or_else(|| {
+    let reply = reply.or_else(|| command(engine, head)).unwrap_or_else(|| {
         let stats = engine.stats();
+        let started = engine.state().process.started;
         kind.page(
             &head.method,
             &head.path,
             body,
-            View { config: &engine.config, stats: &stats, started: engine.started },
+            View { config: &engine.config, stats: &stats, started, sources: &engine.sources },
         )
     });
     send(engine, conn, manner, &reply).await
+}
+
+/// The answer of a page that changes the engine's state.
+fn command(engine: &Engine, head: &Head) -> Option<Reply> {
+    let kind = engine.config.kind;
+    match kind.command(&head.method, &head.path)? {
+        Command::Drain => Some(Reply::json(200, kind.json_type(), &engine.drain())),
+        Command::Flush => {
+            engine.clear_caches();
+            Some(kind.flushed())
+        }
+    }
 }
 
 /// The health switch, once it is not `stall`; `None` when the client left before.

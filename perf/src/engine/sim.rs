@@ -14,15 +14,55 @@ pub fn owns(path: &str) -> bool {
 }
 
 /// Answers one of the paths: `GET /sim/stats`, `GET /sim/faults`, `POST /sim/faults` (replaces all
-/// switches), `POST /sim/reset` (switches off, counts and cache empty).
+/// switches), `POST /sim/reset` (switches off, counts zero, caches empty), and of the cache `GET
+/// /sim/cache`, `POST /sim/cache/clear`, `POST /sim/cache/restart` (`{"renewed": true}` also draws a new
+/// start time and what is random) and `POST /sim/events/close`.
 pub fn answer(engine: &Engine, head: &Head, body: &[u8]) -> Reply {
+    let done = || json_reply(200, &json!({}));
     match (head.method.as_str(), head.path.as_str()) {
         ("GET", "/sim/stats") => json_reply(200, &stats(engine)),
         ("GET", "/sim/faults") => json_reply(200, &json!(*engine.faults.borrow())),
         ("POST", "/sim/faults") => set_faults(engine, body),
         ("POST", "/sim/reset") => reset(engine),
-        (_, "/sim/stats" | "/sim/faults" | "/sim/reset") => problem(405, "use GET for stats, POST for reset"),
-        _ => problem(404, "the paths are /sim/stats, /sim/faults and /sim/reset"),
+        ("GET", "/sim/cache") => json_reply(200, &engine.dump()),
+        ("POST", "/sim/cache/clear") => {
+            engine.clear_caches();
+            done()
+        }
+        ("POST", "/sim/cache/restart") => restart(engine, body),
+        ("POST", "/sim/events/close") => {
+            engine.close_links();
+            done()
+        }
+        (_, path) if PATHS.contains(&path) => problem(405, "use GET for stats and cache, POST to change"),
+        _ => problem(404, &format!("the paths are {}", PATHS.join(", "))),
+    }
+}
+
+const PATHS: [&str; 7] = [
+    "/sim/stats",
+    "/sim/faults",
+    "/sim/reset",
+    "/sim/cache",
+    "/sim/cache/clear",
+    "/sim/cache/restart",
+    "/sim/events/close",
+];
+
+/// An empty body restarts without drawing anew.
+fn restart(engine: &Engine, body: &[u8]) -> Reply {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct How {
+        renewed: bool,
+    }
+    let how = if body.is_empty() { Ok(How::default()) } else { serde_json::from_slice::<How>(body) };
+    match how {
+        Ok(how) => {
+            engine.restart(how.renewed);
+            json_reply(200, &json!({}))
+        }
+        Err(e) => problem(400, &format!("{e}; send {{}} or {{\"renewed\": true}}")),
     }
 }
 
@@ -46,9 +86,8 @@ fn set_faults(engine: &Engine, body: &[u8]) -> Reply {
 
 fn reset(engine: &Engine) -> Reply {
     engine.faults.send_replace(Faults::default());
-    let mut state = engine.state();
-    state.stats.reset();
-    state.cache.clear();
+    engine.state().stats.reset();
+    engine.clear_caches();
     json_reply(200, &json!({}))
 }
 

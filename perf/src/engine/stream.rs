@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 use super::faults::Stall;
-use super::generate::{End, Job, Run, conclude, past_stall, wait};
+use super::generate::{End, Job, Run, past_stall, wait};
 use super::http::Conn;
 use super::openai::Piece;
 use super::reply::{self, Framing};
@@ -74,11 +74,11 @@ impl Stream<'_> {
         if job.ask.chat {
             self.event(Piece::Role).await?;
         }
-        self.tokens().await?;
+        self.tokens(run).await?;
         if job.ask.include_usage {
             self.event(Piece::Usage(job.usage(cached))).await?;
         }
-        conclude(job, run);
+        run.end(End::Finished);
         self.write("[DONE]").await?;
         if self.framing == Framing::Chunked {
             self.conn.write(b"0\r\n\r\n").await?;
@@ -86,7 +86,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    async fn tokens(&mut self) -> Result<(), Stop> {
+    async fn tokens(&mut self, run: &mut Run<'_>) -> Result<(), Stop> {
         let (job, kind) = (self.job, self.job.engine.config.kind);
         let templates: Vec<_> = (0..job.ask.prompts.len()).map(|choice| Template::of(job, choice)).collect();
         let mut due = Instant::now();
@@ -97,6 +97,7 @@ impl Stream<'_> {
                     return Err(Stop::Gone);
                 }
             }
+            run.step(job, index);
             let last = index + 1 == job.length;
             for (choice, template) in templates.iter().enumerate() {
                 let reason = Some(job.finish).filter(|_| last && !kind.finishes_apart());

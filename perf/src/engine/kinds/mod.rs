@@ -2,25 +2,29 @@
 //! and answer shapes, metric names) with the version they were read from.
 //! Must never do I/O; no file outside this folder branches on the kind.
 
+mod contract;
 mod llamacpp;
 mod metrics;
-mod sglang;
-mod trtllm;
-mod vllm;
+pub mod sglang;
+pub mod trtllm;
+pub mod vllm;
 
 use serde_json::{Value, json};
 
-use super::Config;
+use super::config::Config;
 use super::openai::{Answer, Ask, Choice, Piece, Refusal, Usage};
+use super::publish::Source;
 use super::stats::Stats;
+pub use contract::{Chain, Telling, Tongue};
+pub use vllm::hash::HashAlgo;
 
 /// Which engine is simulated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// vLLM 0.32.
+    /// vLLM, 0.32 unless told.
     #[default]
     Vllm,
-    /// SGLang 0.5.23.
+    /// SGLang, 0.5.23 unless told.
     Sglang,
     /// TensorRT-LLM 1.3 (trtllm-serve).
     Trtllm,
@@ -37,6 +41,17 @@ pub struct View<'a> {
     pub stats: &'a Stats,
     /// Unix seconds of its start.
     pub started: u64,
+    /// Where it tells cache events, by rank.
+    pub sources: &'a [Source],
+}
+
+/// A page that changes the engine's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Takes all kept cache events (TensorRT-LLM).
+    Drain,
+    /// Empties the cache (SGLang).
+    Flush,
 }
 
 /// A whole answer before framing.
@@ -76,12 +91,12 @@ impl Kind {
         }
     }
 
-    /// Default tokens per cache block: vLLM 16, SGLang page 1, TensorRT-LLM 32; llama.cpp reuses
-    /// token by token.
+    /// Default tokens per cache block: vLLM 16, TensorRT-LLM 32; llama.cpp reuses token by token.
+    /// SGLang's own default is a page of 1, but its attention backends ask for more.
     pub fn block_size(self) -> usize {
         match self {
-            Kind::Vllm => 16,
-            Kind::Sglang | Kind::Llamacpp => 1,
+            Kind::Vllm | Kind::Sglang => 16,
+            Kind::Llamacpp => 1,
             Kind::Trtllm => 32,
         }
     }
@@ -141,7 +156,8 @@ impl Kind {
             Kind::Trtllm => trtllm::page(path, view),
             Kind::Llamacpp => llamacpp::page(path, view),
         };
-        let posts = self.inference(path).is_some() || self.tokenizes(path);
+        let posts =
+            self.inference(path).is_some() || self.tokenizes(path) || self.command("POST", path).is_some();
         match page {
             Some(page) if reads => page,
             _ if method == "POST" && self.tokenizes(path) => self.tokenize(body),
@@ -149,6 +165,20 @@ impl Kind {
             None if posts => self.wrong_method(),
             None => self.not_found(),
         }
+    }
+
+    /// What a request for this page changes.
+    pub fn command(self, method: &str, path: &str) -> Option<Command> {
+        match (self, method, path) {
+            (Kind::Trtllm, "POST", "/kv_cache_events") => Some(Command::Drain),
+            (Kind::Sglang, "GET" | "POST", "/flush_cache") => Some(Command::Flush),
+            _ => None,
+        }
+    }
+
+    /// The answer to a flush.
+    pub fn flushed(self) -> Reply {
+        Reply::text("text/plain; charset=utf-8", "Cache flushed.\n".into())
     }
 
     fn tokenizes(self, path: &str) -> bool {

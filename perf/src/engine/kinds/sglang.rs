@@ -1,13 +1,14 @@
-//! SGLang's surface, read from the released package 0.5.23 (no server was run).
-//! Must never claim the KV event source before the simulator publishes events: `kv_events` is null.
+//! SGLang's surface, read from the released package 0.5.23 (no server was run). Its cache: `hash` names
+//! pages, `events` tells of them. Must never claim an event source that is not open.
+
+pub mod events;
+pub mod hash;
 
 use serde_json::{Value, json};
 
 use super::metrics::{Metrics, escape};
 use super::{MAX_MODEL_LEN, Reply, View, first_model};
 use crate::engine::openai::{Answer, Choice, Piece, Usage};
-
-const VERSION: &str = "0.5.23";
 
 /// GET pages. `/get_server_info` and `/get_model_info` are the older names.
 pub fn page(path: &str, view: View) -> Option<Reply> {
@@ -27,10 +28,24 @@ fn server_info(view: View) -> Value {
     json!({
         "model_path": first_model(&view), "served_model_name": first_model(&view),
         "host": view.config.host, "port": view.config.port, "page_size": view.config.block_size,
-        "dp_size": 1, "tp_size": 1, "disaggregation_mode": "null", "disaggregation_bootstrap_port": 8998,
-        "max_total_num_tokens": capacity(view), "kv_events": null, "internal_states": [{}],
-        "startup_time": view.started, "version": VERSION,
+        "dp_size": view.config.ranks, "tp_size": 1, "disaggregation_mode": "null", "disaggregation_bootstrap_port": 8998,
+        "max_total_num_tokens": capacity(view), "kv_events": kv_events(view), "internal_states": [{}],
+        "startup_time": view.started, "version": view.config.release().text,
     })
+}
+
+/// Where events are published; the replay port is told from 0.5.23 on.
+fn kv_events(view: View) -> Value {
+    let Some(source) = view.sources.first() else { return Value::Null };
+    let config = view.config;
+    let mut value = json!({
+        "publisher": "zmq", "endpoint_host": source.live.host, "endpoint_port_base": source.live.port,
+        "topic": config.events.topic, "block_size": config.block_size, "dp_size": config.ranks,
+    });
+    if let Some(replay) = source.replay.as_ref().filter(|_| config.release().at_least(0, 5, 23)) {
+        value["replay_endpoint_port_base"] = json!(replay.port);
+    }
+    value
 }
 
 fn model_info(view: View) -> Value {
@@ -53,7 +68,7 @@ fn models(view: View) -> Value {
 fn loads(view: View) -> Value {
     let used = view.stats.blocks * view.config.block_size as u64;
     json!({
-        "timestamp": view.started, "version": VERSION, "accelerator": "cpu", "num_accelerators": 1,
+        "timestamp": view.started, "version": view.config.release().text, "accelerator": "cpu", "num_accelerators": 1,
         "loads": [{
             "dp_rank": 0, "num_running_reqs": view.stats.executing(), "num_waiting_reqs": view.stats.waiting,
             "num_waiting_uncached_tokens": 0, "num_used_tokens": used, "num_total_tokens": used,
@@ -64,11 +79,11 @@ fn loads(view: View) -> Value {
 }
 
 fn capacity(view: View) -> u64 {
-    (view.config.cache_blocks * view.config.block_size) as u64
+    (view.config.cache_blocks * view.config.block_size * view.config.ranks) as u64
 }
 
 fn share(view: View) -> f64 {
-    view.stats.blocks as f64 / view.config.cache_blocks.max(1) as f64
+    view.stats.blocks as f64 / (view.config.cache_blocks * view.config.ranks).max(1) as f64
 }
 
 fn hit_rate(view: View) -> f64 {

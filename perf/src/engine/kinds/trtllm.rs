@@ -1,6 +1,9 @@
 //! TensorRT-LLM's surface (trtllm-serve), read from the public repository's text of 2026 (no server
-//! was run). `/metrics` is a JSON array of iteration statistics, not Prometheus text.
-//! Must never serve `/kv_cache_events` before the simulator keeps events.
+//! was run). `/metrics` is a JSON array of iteration statistics, not Prometheus text. Its cache: `hash`
+//! names blocks, `events` tells of them to whoever drains. Must never give an event out twice.
+
+pub mod events;
+pub mod hash;
 
 use serde_json::{Value, json};
 
@@ -8,14 +11,12 @@ use super::metrics::{Metrics, escape};
 use super::{Reply, View, first_model};
 use crate::engine::openai::{Answer, Choice, Piece, Usage};
 
-const VERSION: &str = "1.3.0rc24";
-
 /// GET pages.
 pub fn page(path: &str, view: View) -> Option<Reply> {
     let json = |value| Some(Reply::json(200, "application/json", &value));
     match path {
         "/health" | "/health_generate" => Some(Reply::empty()),
-        "/version" => json(json!({"version": VERSION})),
+        "/version" => json(json!({"version": view.config.release().text})),
         "/server_info" => json(server_info(view)),
         "/v1/models" => json(models(view)),
         "/metrics" => json(iteration_stats(view)),
@@ -43,11 +44,12 @@ fn models(view: View) -> Value {
 }
 
 fn iteration_stats(view: View) -> Value {
+    let blocks = (view.config.cache_blocks * view.config.ranks) as u64;
     json!([{
         "numActiveRequests": view.stats.executing(), "numQueuedRequests": view.stats.waiting,
         "kvCacheStats": {
-            "maxNumBlocks": view.config.cache_blocks, "usedNumBlocks": view.stats.blocks,
-            "freeNumBlocks": view.config.cache_blocks as u64 - view.stats.blocks,
+            "maxNumBlocks": blocks, "usedNumBlocks": view.stats.blocks,
+            "freeNumBlocks": blocks - view.stats.blocks,
             "tokensPerBlock": view.config.block_size,
         },
     }])

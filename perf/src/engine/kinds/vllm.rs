@@ -1,44 +1,90 @@
 //! vLLM's surface, checked against a capture of a real 0.32.0 server (`tests/captures/`). Stream
-//! events were not captured; their shape follows the same version's protocol classes.
+//! events were not captured; their shape follows the same version's protocol classes. Its cache: `hash`
+//! names blocks, `events` tells of them.
 //! One difference is on purpose: `prompt_tokens_details` is filled, as with
 //! `--enable-prompt-tokens-details`; a default server sends null.
+
+pub mod events;
+pub mod hash;
+mod preimage;
 
 use serde_json::{Value, json};
 
 use super::metrics::{Metrics, escape};
 use super::{MAX_MODEL_LEN, Reply, View, first_model};
+use crate::engine::blocks::Lora;
 use crate::engine::openai::{Answer, Choice, Piece, Usage};
+use crate::engine::publish::{Endpoint, Source};
+use crate::engine::version::Version;
 
-const VERSION: &str = "0.32.0";
-const FINGERPRINT: &str = "vllm-0.32.0-simulated";
+const FINGERPRINT: &str = "vllm-simulated";
+/// `hwm` and `max_queue_size` of the event publisher, as captured.
+const QUEUED: u64 = 100_000;
 
 /// GET pages; `/server_info` and the like exist only in the engine's development mode.
 pub fn page(path: &str, view: View) -> Option<Reply> {
     let json = |value| Some(Reply::json(200, "application/json", &value));
     match path {
         "/health" | "/ping" => Some(Reply::empty()),
-        "/version" => json(json!({"version": VERSION})),
+        "/version" => json(json!({"version": view.config.release().text})),
         "/load" => json(json!({"server_load": view.stats.running})),
         "/v1/models" => json(models(view)),
+        "/kv_event_sources" if view.config.release().at_least(0, 31, 0) => json(event_sources(view)),
         "/metrics" => Some(Reply::text("text/plain; version=1.0.0; charset=utf-8", metrics(view))),
         _ => None,
     }
 }
 
-fn models(view: View) -> Value {
-    let card = |id: &String| {
-        json!({
-            "id": id, "object": "model", "created": view.started, "owned_by": "vllm", "root": id,
-            "parent": null, "max_model_len": MAX_MODEL_LEN,
-            "permission": [{
-                "id": format!("modelperm-{:016x}", view.started), "object": "model_permission",
-                "created": view.started, "allow_create_engine": false, "allow_sampling": true,
-                "allow_logprobs": true, "allow_search_indices": false, "allow_view": true,
-                "allow_fine_tuning": false, "organization": "*", "group": null, "is_blocking": false,
-            }],
-        })
+/// By rank, as captured from 0.32 with two ranks; empty where nothing is published (not captured).
+fn event_sources(view: View) -> Value {
+    let events = &view.config.events;
+    let source = |(rank, source): (usize, &Source)| {
+        let value = json!({
+            "enable_kv_cache_events": true, "publisher": "zmq", "endpoint": source.live.to_string(),
+            "replay_endpoint": source.replay.as_ref().map(Endpoint::to_string),
+            "buffer_steps": events.buffer_steps, "hwm": QUEUED, "max_queue_size": QUEUED,
+            "topic": events.topic,
+        });
+        (rank.to_string(), value)
     };
-    json!({"object": "list", "data": view.config.models.iter().map(card).collect::<Vec<_>>()})
+    Value::Object(view.sources.iter().enumerate().map(source).collect())
+}
+
+/// Refuses a salt as the API does: never empty; from 0.30 on at most 128 characters and none of `@ / \`
+/// and NUL.
+pub fn check_salt(version: &Version, salt: &str) -> Result<(), &'static str> {
+    let strict = version.at_least(0, 30, 0);
+    match salt {
+        "" => Err("Parameter 'cache_salt' must be a non-empty string if provided."),
+        _ if strict && salt.chars().count() > 128 => Err("cache_salt must have at most 128 characters"),
+        _ if strict && salt.contains(['@', '/', '\\', '\0']) => {
+            Err("cache_salt must not contain '@', '/', '\\' or NUL")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The served names, then the adapters with their path as `root`.
+fn models(view: View) -> Value {
+    let own = |id: &String| card(view, id, id, Value::Null, json!(MAX_MODEL_LEN));
+    let parent = json!(first_model(&view));
+    let adapter = |lora: &Lora| card(view, &lora.name, &lora.path, parent.clone(), Value::Null);
+    let config = view.config;
+    let cards = config.models.iter().map(own).chain(config.loras.iter().map(adapter));
+    json!({"object": "list", "data": cards.collect::<Vec<_>>()})
+}
+
+fn card(view: View, id: &str, root: &str, parent: Value, length: Value) -> Value {
+    json!({
+        "id": id, "object": "model", "created": view.started, "owned_by": "vllm", "root": root,
+        "parent": parent, "max_model_len": length,
+        "permission": [{
+            "id": format!("modelperm-{:016x}", view.started), "object": "model_permission",
+            "created": view.started, "allow_create_engine": false, "allow_sampling": true,
+            "allow_logprobs": true, "allow_search_indices": false, "allow_view": true,
+            "allow_fine_tuning": false, "organization": "*", "group": null, "is_blocking": false,
+        }],
+    })
 }
 
 fn usage(usage: Usage) -> Value {
@@ -156,10 +202,13 @@ fn metrics(view: View) -> String {
     for (state, value) in [("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)] {
         page.sample("vllm:engine_sleep_state", &with(&format!("sleep_state=\"{state}\"")), value);
     }
-    let usage = stats.blocks as f64 / config.cache_blocks.max(1) as f64;
+    let usage = stats.blocks as f64 / (config.cache_blocks * config.ranks).max(1) as f64;
     page.one("vllm:kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.", &labels, usage);
+    page.one("process_start_time_seconds", "gauge", "Start of the process.", "", view.started as f64);
     page.family("vllm:cache_config_info", "gauge", "Cache configuration.");
-    page.sample("vllm:cache_config_info", &cache_labels(view), 1.0);
+    (0..config.ranks).for_each(|rank| {
+        page.sample("vllm:cache_config_info", &cache_labels(view, rank), 1.0);
+    });
     let counters = [
         ("vllm:prefix_cache_queries", "Tokens looked up in the prefix cache.", stats.tokens.prompt),
         ("vllm:prefix_cache_hits", "Tokens found in the prefix cache.", stats.tokens.cached),
@@ -191,11 +240,12 @@ fn metrics(view: View) -> String {
     page.finish()
 }
 
-fn cache_labels(view: View) -> String {
+fn cache_labels(view: View, rank: usize) -> String {
     let (size, blocks) = (view.config.block_size, view.config.cache_blocks);
+    let algo = view.config.hashing.algo.name();
     format!(
-        "block_size=\"{size}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\",engine=\"0\",\
-         hash_block_size=\"None\",num_gpu_blocks=\"{blocks}\",prefix_caching_hash_algo=\"sha256\",\
+        "block_size=\"{size}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\",engine=\"{rank}\",\
+         hash_block_size=\"None\",num_gpu_blocks=\"{blocks}\",prefix_caching_hash_algo=\"{algo}\",\
          prefix_match_unit=\"None\",sliding_window=\"None\""
     )
 }
