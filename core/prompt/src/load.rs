@@ -100,7 +100,7 @@ impl Files {
         })
     }
 
-    /// A model of these files. What the files say of special tokens is added to `policy`.
+    /// A model of these files. What they say of special tokens is added to `policy`, whose own word goes first.
     pub fn model(&self, id: u64, mut policy: Policy, choice: Choice) -> Result<Model, LoadFault> {
         let config: Value = match &self.config {
             Some(bytes) => {
@@ -112,8 +112,12 @@ impl Files {
         if let Some(token) = added(&config).find(|token| tokenizer.id_of(token).is_none()) {
             return Err(LoadFault::TokenAdded(token.to_string()));
         }
-        let special = SPECIAL.iter().filter_map(|name| Some((name.to_string(), content(&config[*name])?)));
-        policy.special_tokens.extend(special);
+        for name in SPECIAL {
+            let known = policy.special_tokens.iter().any(|(known, _)| known == name);
+            if let Some(token) = content(&config[name]).filter(|_| !known) {
+                policy.special_tokens.push((name.to_string(), token));
+            }
+        }
         let template = self.template.as_deref().or_else(|| template(&config));
         let template = template.map(Template::compile).transpose()?;
         Ok(Model::new(id, tokenizer, template, policy))

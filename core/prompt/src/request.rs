@@ -128,6 +128,10 @@ fn has_lone_surrogate(inner: &[u8]) -> bool {
         let digits = inner.get(at..at + 6)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
     };
+    // Most texts have no such escape: one quick look spares them the walk.
+    if memchr::memmem::find(inner, b"\\u").is_none() {
+        return false;
+    }
     let mut at = 0;
     while let Some(found) = memchr::memchr(b'\\', inner.get(at..).unwrap_or_default()) {
         at += found;

@@ -5,6 +5,7 @@ mod cuts;
 #[path = "../jinja/mod.rs"]
 mod jinja;
 mod kinds;
+mod loading;
 mod rendering;
 #[path = "../texts/mod.rs"]
 mod texts;
