@@ -1,16 +1,19 @@
 //! Shards and event core of one process, over one index. Owns their start and their end, in order; must never
 //! read a flag or serve by itself.
 
+use crate::serve::{random, wall};
 use std::sync::Arc;
 use warmpath_core::environment::Environment;
 use warmpath_core::shared::Promises;
 use warmpath_events::eventcore::{Pace, Settings};
 use warmpath_events::thread::{self, EventCoreHandle};
 use warmpath_kvindex::{Plan as IndexPlan, Readers, Writer, index};
+use warmpath_prompt::Checkpoints;
 use warmpath_ring::{Epoll, Ring, Sizes, Uring};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::exact::Blocks;
-use warmpath_shards::fleet::{Fleet, Plan, Threads};
+use warmpath_shards::fleet::{Fleet, Plan, TextPlan, Threads};
+use warmpath_shards::tokenize::Text;
 
 /// The part of the index's memory (one in this many) that promises get.
 const PROMISES_SHARE: u64 = 64;
@@ -39,6 +42,15 @@ pub struct Known {
     pub core: Option<usize>,
 }
 
+/// What makes keys of text is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Texts {
+    /// Bytes of checkpoints.
+    pub bytes: u64,
+    /// The threads.
+    pub plan: TextPlan,
+}
+
 /// The running threads.
 pub struct Plane {
     /// The shards.
@@ -57,11 +69,14 @@ impl Plane {
         budget: Arc<Budget>,
         environment: &Environment,
         known: Known,
+        texts: &Texts,
     ) -> Result<Plane, String> {
         let (writer, readers) = make_index(known, plan)?;
         let promises = Arc::new(Promises::new((known.bytes / PROMISES_SHARE) as usize));
-        let blocks = Blocks { readers, promises, tuning: Arc::new(environment.tuning) };
-        match driver {
+        let checkpoints = Checkpoints::new(texts.bytes as usize, random());
+        let text = Text::new(checkpoints, wall);
+        let blocks = Blocks { readers, promises, tuning: Arc::new(environment.tuning), text };
+        let plane = match driver {
             Driver::Uring => {
                 Plane::start_on(plan, budget, environment, known.core, writer, &blocks, |sizes| {
                     Uring::new(sizes).map_err(|e| format!("{e}; or start with --driver epoll"))
@@ -72,7 +87,9 @@ impl Plane {
                     Epoll::new(sizes).map_err(|e| format!("epoll: {e}"))
                 })
             }
-        }
+        }?;
+        plane.fleet.start_text(&texts.plan, &blocks.text)?;
+        Ok(plane)
     }
 
     fn start_on<R, F>(

@@ -1,7 +1,7 @@
 //! `warmpath serve`: shards and admin thread from a command line. Owns the resolution of flags into plans;
 //! must never serve before both sides are ready.
 
-use crate::plane::{Driver, Known, Plane};
+use crate::plane::{Driver, Known, Plane, Texts};
 use crate::sizes::{Bytes, Cores};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use warmpath_admin::{Options, Outside};
 use warmpath_core::environment::Environment;
 use warmpath_ring::{Sizes, clock};
 use warmpath_shards::budget::Budget;
-use warmpath_shards::fleet::Plan;
+use warmpath_shards::fleet::{Plan, TextPlan};
 use warmpath_shards::{SPARE_BYTES_MAX, Settings};
 
 /// Run the gateway.
@@ -60,7 +60,13 @@ pub struct ServeArgs {
     /// Core to pin the thread to that follows cache events [default: not pinned]
     #[arg(long, value_name = "CORE")]
     event_core: Option<usize>,
-    /// Where model files are found (used by rules of later releases)
+    /// Threads for the text of long prompts; with 0 these are not routed by blocks
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=64))]
+    token_cores: u16,
+    /// Cores to pin them to, like 2-5,8 [default: not pinned]
+    #[arg(long, value_name = "LIST")]
+    token_core_list: Option<Cores>,
+    /// Where tokenizers/MODEL/tokenizer.json is found, with __ for each slash of the model's name
     #[arg(long, value_name = "DIR", default_value = "/etc/loxilb")]
     config_root: PathBuf,
     /// After SIGTERM, seconds in which readiness is off and connections are still accepted
@@ -94,8 +100,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     raise_open_files();
     let environment = Arc::new(environment());
     let known = known(args)?;
-    let budget = Arc::new(Budget::new(body_memory(args.memory, &plan, known.bytes)?));
-    let plane = Plane::start(args.driver, &plan, budget, &environment, known)?;
+    let texts = texts(args)?;
+    let budget = Arc::new(Budget::new(body_memory(args.memory, &plan, known.bytes, texts.bytes)?));
+    let plane = Plane::start(args.driver, &plan, budget, &environment, known, &texts)?;
     let outside = Outside {
         data_plane: plane.fleet.clone(),
         kv: plane.kv.clone(),
@@ -175,22 +182,40 @@ fn known(args: &ServeArgs) -> Result<Known, String> {
     Ok(Known { bytes, holders: args.index_holders.into(), core: args.event_core })
 }
 
+/// The part of `--memory` (one in this many) that checkpoints of prompts get.
+const CHECKPOINTS_SHARE: u64 = 16;
+
+fn texts(args: &ServeArgs) -> Result<Texts, String> {
+    let cores = args.token_core_list.clone().unwrap_or_default().0;
+    let there = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(core) = cores.iter().find(|core| **core >= there) {
+        return Err(format!(
+            "--token-core-list: core {core} does not exist here; there are cores 0 to {}",
+            there - 1
+        ));
+    }
+    let root = Some(args.config_root.clone());
+    let plan = TextPlan { root, token_cores: args.token_cores.into(), cores };
+    Ok(Texts { bytes: args.memory.0 / CHECKPOINTS_SHARE, plan })
+}
+
 /// What is left of `--memory` for bodies and waiting answers, once the fixed parts are taken.
-fn body_memory(memory: Bytes, plan: &Plan, index: u64) -> Result<u64, String> {
+fn body_memory(memory: Bytes, plan: &Plan, index: u64, checkpoints: u64) -> Result<u64, String> {
     const BASE: u64 = 64 << 20;
     const LEAST: u64 = 64 << 20;
     let buffers = u64::from(plan.sizes.buffers) * u64::from(plan.sizes.buffer_bytes);
     let shard = buffers + SPARE_BYTES_MAX as u64;
-    let fixed = BASE + index + plan.shards as u64 * shard;
+    let fixed = BASE + index + checkpoints + plan.shards as u64 * shard;
     match memory.0.checked_sub(fixed) {
         Some(bodies) if bodies >= LEAST => Ok(bodies),
         _ => Err(format!(
             "--memory {memory} is too small: {} shard(s) of {} with {} for the process, {} for the index of \
-             blocks and at least {} for request bodies need {}",
+             blocks, {} for checkpoints of prompts and at least {} for request bodies need {}",
             plan.shards,
             Bytes(shard),
             Bytes(BASE),
             Bytes(index),
+            Bytes(checkpoints),
             Bytes(LEAST),
             Bytes(fixed + LEAST)
         )),

@@ -65,6 +65,8 @@ pub enum Verb {
     Shards,
     /// What is known of the engines' KV caches.
     Kv(kv::KvArgs),
+    /// The models whose text can be tokenized, and what is wrong with them.
+    Models,
     /// The last requests: status, endpoint, reason, model, times.
     Receipts {
         /// Go on and print new ones as they come.
@@ -142,6 +144,10 @@ pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
         Verb::Shards => {
             let answer = client.get("/netlox/v1/shards")?;
             printer.answer(&answer, show::shards)
+        }
+        Verb::Models => {
+            let answer = client.get("/netlox/v1/config/ai/models")?;
+            printer.answer(&answer, show::models)
         }
         Verb::Kv(args) => kv::run(&client, args.verb.as_ref(), &mut printer),
         Verb::Receipts { follow: false, last } => {

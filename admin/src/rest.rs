@@ -3,4 +3,5 @@
 
 pub mod kv;
 pub mod load_balancer;
+pub mod models;
 pub mod status;

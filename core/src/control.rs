@@ -3,6 +3,7 @@
 
 use crate::Nanos;
 use crate::decide::exact::Miss;
+use crate::engine::Engine;
 use crate::receipt::Receipt;
 use crate::shared::{Fence, Tier};
 use crate::table::Table;
@@ -19,6 +20,76 @@ pub trait DataPlane: Send + Sync {
 
     /// Goes one step down: see [`DrainPhase`].
     fn drain(&self, phase: DrainPhase);
+
+    /// What is known of the models whose text can be tokenized.
+    fn models(&self) -> Vec<ModelReport> {
+        Vec::new()
+    }
+}
+
+/// A model's files, as the loader knows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelReport {
+    /// The folder below `tokenizers/`: the model's name with `__` for each slash.
+    pub folder: String,
+    /// Whose way with text it has.
+    pub engine: Engine,
+    /// How far it is.
+    pub state: ModelState,
+    /// Why its files, as they are now, can't be loaded. A loaded one is then served by those before.
+    pub fault: Option<String>,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Tokens at which text may be cut. With none nothing is kept from turn to turn.
+    pub safe_tokens: usize,
+    /// Where there is none: one token, and why it is not safe.
+    pub no_safe: Option<String>,
+    /// Why the fast tokenizer is not used.
+    pub fast_refused: Option<String>,
+    /// It was used, and differed from the reference on a request (`tokenizer_divergence`).
+    pub diverged: bool,
+}
+
+impl ModelReport {
+    /// One that is not there.
+    pub fn absent() -> ModelReport {
+        ModelReport {
+            folder: String::new(),
+            engine: Engine::Vllm,
+            state: ModelState::Absent,
+            fault: None,
+            bytes: 0,
+            safe_tokens: 0,
+            no_safe: None,
+            fast_refused: None,
+            diverged: false,
+        }
+    }
+}
+
+/// How far a model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelState {
+    /// There is no such folder.
+    Absent,
+    /// It is being loaded.
+    Loading,
+    /// It serves.
+    Loaded,
+    /// It can't be loaded.
+    Failed,
+}
+
+impl ModelState {
+    /// As in status.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ModelState::Absent => "absent",
+            ModelState::Loading => "loading",
+            ModelState::Loaded => "loaded",
+            ModelState::Failed => "failed",
+        }
+    }
 }
 
 /// The event core, as the admin thread sees it. Calls return when it was told, or shortly without an answer.

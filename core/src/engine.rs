@@ -13,6 +13,7 @@ mod pickle;
 mod preimage;
 mod seed;
 pub mod sglang;
+mod text;
 mod tokens;
 pub mod trtllm;
 mod version;
@@ -23,6 +24,7 @@ pub use contract::{Contract, ContractFault, Start, Terms};
 pub use extras::{BlockExtra, Decline, Extras, Lora, Media};
 pub use preimage::Scratch;
 pub use seed::{LONGEST_SEED, Seed};
+pub use text::{Looped, TextTerms};
 pub use version::Version;
 
 use crate::block::{BlockSize, Digest};
@@ -159,6 +161,16 @@ impl Engine {
             Engine::Vllm => vllm::TAKES_RANK,
             Engine::Sglang => sglang::TAKES_RANK,
             Engine::Trtllm | Engine::Llamacpp => false,
+        }
+    }
+
+    /// How it hands text to a chat template.
+    pub const fn text_terms(self) -> TextTerms {
+        match self {
+            Engine::Vllm => vllm::TEXT,
+            Engine::Sglang => sglang::TEXT,
+            Engine::Trtllm => trtllm::TEXT,
+            Engine::Llamacpp => llamacpp::TEXT,
         }
     }
 

@@ -7,6 +7,7 @@
 pub mod block;
 pub mod control;
 pub mod decide;
+pub mod decline;
 pub mod engine;
 pub mod environment;
 pub mod fault;

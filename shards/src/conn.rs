@@ -54,6 +54,8 @@ pub enum Stage {
     Memory,
     /// Reading a body.
     Body,
+    /// Waiting for a token core to make the prompt's keys.
+    Tokenizing,
     /// Waiting for a connection to the endpoint.
     Dialing,
     /// The request is on its way or sent; no final head yet.

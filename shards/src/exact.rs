@@ -1,13 +1,15 @@
 //! The exact stage, between route and dial: the endpoint and rank that hold most of the prompt. Owns asking in
-//! order (keys, overlap, ranking, reservation) and the record of the answer; must never weigh candidates (the
+//! order (overlap, ranking, reservation) and the record of the answer; must never weigh candidates (the
 //! decision does).
 
 use crate::exchange::{Charge, Exchange, RankCharge};
 use crate::flow::Flow;
 use crate::overlap::{Overlap, Prompt};
-use crate::prompt::PromptKeys;
+use crate::prompt::{Keys, PromptReader};
 use crate::services::ShardService;
+use crate::tokenize::{ShardText, Text};
 use std::sync::Arc;
+use std::time::Duration;
 use warmpath_core::Nanos;
 use warmpath_core::block::BlockSize;
 use warmpath_core::decide::exact::{
@@ -21,6 +23,7 @@ use warmpath_core::table::{ExactService, Service};
 use warmpath_kvindex::{Plan, Readers};
 use warmpath_parser::http1::Field;
 use warmpath_parser::json::{self, JsonLimits, Member, Members};
+use warmpath_prompt::Checkpoints;
 use warmpath_ring::Ring;
 
 /// What all shards and the event core share of blocks.
@@ -32,6 +35,8 @@ pub struct Blocks {
     pub promises: Arc<Promises>,
     /// The knobs.
     pub tuning: Arc<Tuning>,
+    /// What makes keys of text.
+    pub text: Text,
 }
 
 /// Bytes of promises where nobody writes the index.
@@ -43,19 +48,24 @@ impl Blocks {
         let plan = Plan::for_blocks(1, 64, shards).map_err(|fault| fault.to_string())?;
         let (_, readers) = warmpath_kvindex::index(plan, 0);
         let promises = Arc::new(Promises::new(FEW_PROMISES));
-        Ok(Blocks { readers, promises, tuning: Arc::default() })
+        let text = Text::new(Checkpoints::new(0, 0), || Duration::ZERO);
+        Ok(Blocks { readers, promises, tuning: Arc::default(), text })
     }
 
     /// One shard's own.
     pub fn exact(&self) -> Result<Exact, String> {
         let reader = self.readers.reader().ok_or("the index was planned for fewer readers")?;
-        Ok(Exact::new(Overlap::new(reader, self.promises.clone()), self.tuning.clone()))
+        let overlap = Overlap::new(reader, self.promises.clone());
+        Ok(Exact::new(overlap, self.tuning.clone(), ShardText::new(self.text.clone())))
     }
 }
 
 /// What a shard needs for exact routing.
 pub struct Exact {
-    keys: PromptKeys,
+    pub(crate) reader: PromptReader,
+    pub(crate) text: ShardText,
+    /// Whether the reader's keys are those of the present request, or why it has none.
+    read: Result<(), Miss>,
     overlap: Overlap,
     ranking: Ranking,
     tuning: Arc<Tuning>,
@@ -66,9 +76,6 @@ struct Request<'a> {
     service: &'a Service,
     terms: &'a KvExact,
     exact: &'a ExactService,
-    /// The body, if it was looked into.
-    body: Option<&'a [u8]>,
-    members: &'a Members,
     fleet: &'a [EndpointView],
     excluded: Excluded,
     /// The rank that the client asks for.
@@ -83,17 +90,40 @@ struct Answer {
 }
 
 impl Exact {
-    fn new(overlap: Overlap, tuning: Arc<Tuning>) -> Exact {
-        Exact { keys: PromptKeys::default(), overlap, ranking: Ranking::default(), tuning }
+    fn new(overlap: Overlap, tuning: Arc<Tuning>, text: ShardText) -> Exact {
+        let (reader, ranking) = (PromptReader::default(), Ranking::default());
+        Exact { reader, text, read: Err(Miss::ModeOff), overlap, ranking, tuning }
+    }
+
+    /// The present request has the keys that the reader made. False: nobody waits for them.
+    pub(crate) fn has(&mut self) -> bool {
+        self.read = Ok(());
+        false
+    }
+
+    /// It has no keys. False: nobody waits for them.
+    pub(crate) fn lacks(&mut self, miss: Miss) -> bool {
+        self.reader.keys.clear();
+        self.read = Err(miss);
+        false
+    }
+
+    /// It has those that a token core made, or none.
+    pub(crate) fn know(&mut self, known: &Result<Keys, Miss>) {
+        match known {
+            Ok(keys) => self.reader.keys.copy(keys),
+            Err(_) => self.reader.keys.clear(),
+        }
+        self.read = known.as_ref().map(drop).map_err(|miss| *miss);
     }
 
     /// Ranks who holds the prompt, and reserves with the first that takes it.
     fn choose(&mut self, request: &Request<'_>) -> Answer {
-        if let Err(miss) = self.read(request) {
+        if let Err(miss) = self.read {
             return Answer { explanation: Explanation::unasked(miss), chosen: None };
         }
         let prompt = Prompt {
-            keys: self.keys.keys(),
+            keys: &self.reader.keys.keys,
             terms: request.terms,
             exact: request.exact,
             fleet: request.fleet,
@@ -103,7 +133,7 @@ impl Exact {
         let question = Question {
             candidates: self.overlap.candidates(&prompt),
             blocks: u32::try_from(prompt.keys.len()).unwrap_or(u32::MAX),
-            block_size: BlockSize::new(self.keys.unit() as u64).unwrap_or(BlockSize::SIXTEEN),
+            block_size: BlockSize::new(self.reader.keys.unit as u64).unwrap_or(BlockSize::SIXTEEN),
             excluded: request.excluded,
             single_pool: true,
             tuning: &self.tuning,
@@ -121,14 +151,6 @@ impl Exact {
             Some((choice, *question.candidates.get(usize::from(choice.candidate))?))
         });
         Answer { explanation, chosen }
-    }
-
-    fn read(&mut self, request: &Request<'_>) -> Result<(), Miss> {
-        if request.exact.state.is_warming(request.now, request.terms.warmup) {
-            return Err(Miss::Warmup);
-        }
-        let body = request.body.ok_or(Miss::TextEmpty)?;
-        self.keys.read(body, request.members, &request.terms.contract)
     }
 }
 
@@ -148,29 +170,25 @@ impl<R: Ring> Flow<R> {
         else {
             return false;
         };
-        self.look_again(exchange);
-        let body = &exchange.request[exchange.body.clone()];
         let request = Request {
             service: &service.service,
             terms,
             exact,
-            body: exchange.peeked.then_some(body),
-            members: &self.members,
             fleet: &self.view,
             excluded: exchange.route.tried,
-            rank: rank_asked(exchange, &self.members, terms),
+            rank: exchange.route.rank_asked,
             now: self.now,
         };
         let Answer { explanation, chosen } = self.exact.choose(&request);
         let own_rank = request.rank.is_some();
         exchange.route.explained = Some(explanation);
-        exchange.route.prompt_tokens = self.exact.keys.tokens() as u32;
+        exchange.route.prompt_tokens = self.exact.reader.keys.tokens as u32;
         self.count(service, exact, &explanation);
         let Some((choice, candidate)) = chosen else { return false };
         let endpoint = usize::from(candidate.endpoint);
         exchange.route.endpoint = endpoint;
         exchange.route.reason = Some(choice.reason);
-        let predicted = self.exact.keys.predicted(candidate.runs[0]);
+        let predicted = self.exact.reader.keys.predicted(candidate.runs[0]);
         exchange.route.predicted_tokens = predicted;
         service.counts.borrow_mut().tokens(exchange.route.prompt_tokens, predicted);
         exchange.route.charge = Some(Charge::of(service.service.endpoints[endpoint].clone()));
@@ -193,7 +211,7 @@ impl<R: Ring> Flow<R> {
     /// Tells other requests that the blocks beyond the first `held` are on their way.
     fn promise(&self, exchange: &mut Exchange, to: Destination, held: u32) {
         exchange.promised.clear();
-        exchange.promised.extend(promised_keys(self.exact.keys.keys(), held));
+        exchange.promised.extend(promised_keys(&self.exact.reader.keys.keys, held));
         if !exchange.promised.is_empty() {
             self.exact.overlap.promises().make(exchange.promised.iter().copied(), to, self.now);
             exchange.route.promise = Some((to, self.now));
@@ -219,7 +237,7 @@ impl<R: Ring> Flow<R> {
 
     /// The shard's members are those of the last body that was looked into: after a failed attempt, that of
     /// another request.
-    fn look_again(&mut self, exchange: &mut Exchange) {
+    pub(crate) fn look_again(&mut self, exchange: &mut Exchange) {
         if exchange.route.retries == 0 || !exchange.peeked {
             return;
         }
@@ -243,7 +261,7 @@ impl<R: Ring> Flow<R> {
 
 /// The data-parallel rank that the client itself asks for: in the header, else in the body. It is the client's
 /// own words that go out, so the gateway adds none.
-fn rank_asked(exchange: &Exchange, members: &Members, terms: &KvExact) -> Option<u8> {
+pub(crate) fn rank_asked(exchange: &Exchange, members: &Members, terms: &KvExact) -> Option<u8> {
     if !terms.contract.engine().takes_rank() {
         return None;
     }

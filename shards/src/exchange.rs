@@ -2,13 +2,15 @@
 //! touch a socket.
 
 use crate::budget::Budget;
+use crate::prompt::Keys;
 use crate::services::ShardService;
+use crate::tokenize::Pending;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use warmpath_core::Nanos;
 use warmpath_core::decide::Reason;
-use warmpath_core::decide::exact::{ANY_RANK, Explanation};
+use warmpath_core::decide::exact::{ANY_RANK, Explanation, Miss};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
 use warmpath_core::shared::{Destination, EndpointState, Source};
@@ -46,6 +48,10 @@ pub struct Exchange {
     pub route: Route,
     /// Keys of the blocks that it brings to its endpoint, thinned out, while they are promised.
     pub promised: Vec<u64>,
+    /// Its prompt's keys where a token core made them, or why it did not.
+    pub keyed: Option<Result<Keys, Miss>>,
+    /// What it waits for of a token core.
+    pub pending: Option<Pending>,
     /// The answer so far.
     pub answer: Answer,
     /// When things happened.
@@ -134,6 +140,8 @@ pub struct Route {
     pub charge: Option<Charge>,
     /// The rank that was chosen for it.
     pub rank: Option<RankCharge>,
+    /// The rank that the client itself asks for.
+    pub rank_asked: Option<u8>,
     /// How exact routing decided, or why it did not.
     pub explained: Option<Explanation>,
     /// To whom blocks are promised, and since when.

@@ -4,14 +4,18 @@
 use crate::budget::Budget;
 use crate::exact::{Blocks, Exact};
 use crate::flow::Flow;
+use crate::loader::{Loader, Told};
+use crate::models::Models;
 use crate::settings::Settings;
+use crate::tokenize::Text;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ShardReport};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, ShardReport};
 use warmpath_core::table::Table;
 use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
 
@@ -33,11 +37,23 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// What the threads beside the shards are started with, that make keys of text.
+#[derive(Clone, Debug, Default)]
+pub struct TextPlan {
+    /// The folder that has `tokenizers/`; `None`: no model is ever loaded.
+    pub root: Option<PathBuf>,
+    /// How many token cores. With none, long prompts are not routed by blocks.
+    pub token_cores: usize,
+    /// Cores to pin them to, in turn; empty leaves them unpinned.
+    pub cores: Vec<usize>,
+}
+
 /// A message to a shard.
 enum Order {
     Install(Arc<Table>, Vec<(SocketAddr, OwnedFd)>),
     Report(Sender<ShardReport>),
     Drain(DrainPhase),
+    Models(Arc<Models>),
 }
 
 /// The running shards.
@@ -46,8 +62,12 @@ pub struct Fleet {
     /// VIPs listened on; also makes installs one at a time.
     listening: Mutex<Vec<SocketAddr>>,
     budget: Arc<Budget>,
+    /// What the loader published last.
+    models: Arc<Mutex<Arc<Models>>>,
+    tell: Sender<Told>,
 }
 
+#[derive(Clone)]
 struct Mailbox {
     orders: Sender<Order>,
     waker: Arc<dyn Wake>,
@@ -84,8 +104,13 @@ impl Fleet {
         R: Ring + 'static,
         F: Fn(Sizes) -> Result<R, String> + Clone + Send + 'static,
     {
-        let mut fleet =
-            Fleet { shards: Vec::new(), listening: Mutex::new(Vec::new()), budget: budget.clone() };
+        let mut fleet = Fleet {
+            shards: Vec::new(),
+            listening: Mutex::new(Vec::new()),
+            budget: budget.clone(),
+            models: Arc::default(),
+            tell: blocks.text.teller(),
+        };
         let mut threads = Threads::new();
         for shard in 0..plan.shards {
             let (orders, inbox) = unbounded();
@@ -93,7 +118,7 @@ impl Fleet {
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
             let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
             let run = move || run_shard(shard, &plan, budget, exact, make, inbox, ready);
-            let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
+            let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
             let waker = match started.recv() {
                 Ok(started) => started.map_err(|message| ShardFault { shard, message })?,
@@ -104,24 +129,57 @@ impl Fleet {
         Ok((fleet, threads))
     }
 
+    /// Starts the loader and the token cores. They end when nobody is left who could ask them.
+    pub fn start_text(&self, plan: &TextPlan, text: &Text) -> Result<(), String> {
+        let no_thread = |e: std::io::Error| format!("no thread for text: {e}");
+        for number in 0..plan.token_cores {
+            let core = plan.cores.get(number % plan.cores.len().max(1)).copied();
+            let desk = text.desk.clone();
+            let run = move || {
+                core.map(|id| core_affinity::set_for_current(core_affinity::CoreId { id }));
+                desk.run();
+            };
+            thread::Builder::new().name(format!("token-{number}")).spawn(run).map_err(no_thread)?;
+        }
+        let Some(root) = &plan.root else { return Ok(()) };
+        let (loader, told) = (Loader::new(root), text.told.clone());
+        let (shards, published) = (self.shards.clone(), self.models.clone());
+        let publish = move |models: Arc<Models>| {
+            *lock(&published) = models.clone();
+            shards.iter().for_each(|shard| shard.tell(Order::Models(models.clone())));
+        };
+        thread::Builder::new()
+            .name("loader".into())
+            .spawn(move || loader.run(&told, publish))
+            .map_err(no_thread)?;
+        Ok(())
+    }
+
     /// The memory that bodies and waiting answers share.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
     fn tell(&self, shard: usize, order: Order) {
-        // A shard that is gone has nothing to be told.
-        let _ = self.shards[shard].orders.send(order);
-        self.shards[shard].waker.wake();
+        self.shards[shard].tell(order);
     }
+}
+
+impl Mailbox {
+    fn tell(&self, order: Order) {
+        // A shard that is gone has nothing to be told.
+        let _ = self.orders.send(order);
+        self.waker.wake();
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DataPlane for Fleet {
     fn install(&self, table: Arc<Table>) -> Result<(), InstallFault> {
-        let mut listening = match self.listening.lock() {
-            Ok(listening) => listening,
-            Err(poisoned) => poisoned.into_inner(),
-        };
+        let mut listening = lock(&self.listening);
         let mut opened: Vec<Vec<(SocketAddr, OwnedFd)>> = self.shards.iter().map(|_| Vec::new()).collect();
         let new = table.vips.iter().map(|v| v.address).filter(|at| !listening.contains(at));
         for vip in new {
@@ -133,6 +191,8 @@ impl DataPlane for Fleet {
         for (shard, sockets) in opened.into_iter().enumerate() {
             self.tell(shard, Order::Install(table.clone(), sockets));
         }
+        // Without a loader nobody listens.
+        let _ = self.tell.send(Told::Rules(table));
         Ok(())
     }
 
@@ -152,6 +212,10 @@ impl DataPlane for Fleet {
         for shard in 0..self.shards.len() {
             self.tell(shard, Order::Drain(phase));
         }
+    }
+
+    fn models(&self) -> Vec<ModelReport> {
+        lock(&self.models).reports()
     }
 }
 
@@ -219,6 +283,7 @@ fn run_shard<R: Ring>(
                     let listeners: Result<Vec<_>, Errno> = sockets.into_iter().map(listen).collect();
                     flow.install(table, listeners.map_err(failed)?);
                 }
+                Order::Models(models) => flow.publish(models),
                 Order::Report(reply) => drop(reply.try_send(flow.report(shard))),
                 Order::Drain(phase) => {
                     closing |= phase >= DrainPhase::Closing;

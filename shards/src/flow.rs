@@ -79,10 +79,11 @@ impl<R: Ring> Flow<R> {
         sizes: Sizes,
         settings: Settings,
         budget: Arc<Budget>,
-        exact: Exact,
+        mut exact: Exact,
         seed: u64,
     ) -> Flow<R> {
         let now = ring.now();
+        exact.text.wake_by(ring.waker());
         let memory = Memory {
             spare: Spare::default(),
             exchanges: Vec::new(),
@@ -150,6 +151,8 @@ impl<R: Ring> Flow<R> {
             self.meter.note(stage, self.ring.now(), || self.ring.cpu_time());
         }
         self.turn.events = events;
+        self.take_keyed();
+        self.meter.note("tokens", self.ring.now(), || self.ring.cpu_time());
         self.expire();
         self.serve_memory_waiters();
         self.meter.note("timers", self.ring.now(), || self.ring.cpu_time());

@@ -1,12 +1,16 @@
-//! From a request to the keys of its prompt's blocks. Owns which members of a body enter, and how far short
-//! blocks are thinned out; must never look a key up.
+//! From a request to the keys of its prompt's blocks, on any thread. Owns which members of a body enter, what a
+//! prompt is estimated to cost, and how far short blocks are thinned out; must never look a key up.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use warmpath_core::block::BlockKey;
 use warmpath_core::decide::exact::Miss;
+use warmpath_core::decline::Decline;
 use warmpath_core::engine::{Contract, Extras, Scratch};
 use warmpath_parser::json::{self, Kind, Member, Members};
+use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme};
 
-/// The longest prompt that is hashed on a shard, in tokens: some milliseconds of its time. A longer one is told
-/// to be too long, never cut.
+/// The longest prompt of token ids that is hashed. A longer one is told to be too long, never cut.
 pub const TOKENS_MAX: usize = 1 << 20;
 
 /// Tokens between two keys that are looked up, at least, where a rank that holds a block has all before it.
@@ -15,45 +19,184 @@ const LOOKUP_TOKENS: usize = 16;
 /// Lists longer than this are not kept from one request to the next.
 const KEPT_MAX: usize = 1 << 17;
 
-/// The keys of one prompt, in memory that is used again.
-#[derive(Default)]
-pub struct PromptKeys {
-    tokens: Vec<u32>,
-    keys: Vec<u64>,
-    salt: Vec<u8>,
-    scratch: Scratch,
-    unit: usize,
+/// Bytes of a text that both tokenizers encode.
+const SAMPLE_MAX: usize = 16 * 1024;
+
+/// Nanoseconds that a byte of a body takes, as measured by `core/prompt/benches/turns.rs` with Qwen3's tokenizer
+/// and template: members, template and the lookup of cuts; a list of token ids with its hashes; a byte of text
+/// through the fast tokenizer and the hashes; the same through the reference.
+const RENDER: u64 = 5;
+const IDS: u64 = 3;
+const ENCODE_FAST: u64 = 5;
+const ENCODE_REFERENCE: u64 = 400;
+
+/// The keys of one prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// Those of full units, first to last; empty after a miss.
+    pub keys: Vec<u64>,
+    /// Tokens that each stands for: a block, or several where blocks are short.
+    pub unit: usize,
+    /// Tokens of the prompt.
+    pub tokens: usize,
 }
 
-impl PromptKeys {
-    /// The keys of full units, first to last; empty after a miss.
-    pub fn keys(&self) -> &[u64] {
-        &self.keys
-    }
+/// What a prompt is read by.
+#[derive(Clone)]
+pub struct Terms {
+    /// How its blocks are named.
+    pub scheme: Scheme,
+    /// The model, or why there is none; not asked for where token ids are given.
+    pub model: Result<Arc<Model>, Miss>,
+    /// Which API the body is for.
+    pub api: Api,
+    /// What templates print.
+    pub today: Option<Date>,
+}
 
-    /// Tokens that each key stands for: a block, or several where blocks are short.
-    pub fn unit(&self) -> usize {
-        self.unit
-    }
+/// A text that is rendered and looked up, and has still to be encoded.
+#[derive(Debug)]
+pub struct Left {
+    plan: Plan,
+    beside: Beside,
+}
 
-    /// Tokens of the prompt.
-    pub fn tokens(&self) -> usize {
-        self.tokens.len()
-    }
+/// Makes keys, in memory that is used again.
+#[derive(Default)]
+pub struct PromptReader {
+    /// Those made last.
+    pub keys: Keys,
+    ids: Vec<u32>,
+    salt: Vec<u8>,
+    scratch: Scratch,
+    desk: Desk,
+}
 
+impl Keys {
     /// Tokens that an engine which holds the first `run` keys' blocks need not compute: all of them, but for the
     /// block of the last token, which every engine computes to have its logits.
     pub fn predicted(&self, run: u32) -> u32 {
-        let most = self.tokens.len().saturating_sub(1) / self.unit.max(1);
+        let most = self.tokens.saturating_sub(1) / self.unit.max(1);
         let units = most.min(run as usize);
         u32::try_from(units * self.unit).unwrap_or(u32::MAX)
     }
 
-    /// Reads and hashes the prompt of a body that was peeked at.
-    pub fn read(&mut self, body: &[u8], members: &Members, contract: &Contract) -> Result<(), Miss> {
+    /// Becomes a copy, in memory that is used again.
+    pub fn copy(&mut self, other: &Keys) {
+        self.keys.clone_from(&other.keys);
+        (self.unit, self.tokens) = (other.unit, other.tokens);
+    }
+
+    /// Becomes empty.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        (self.unit, self.tokens) = (1, 0);
+    }
+}
+
+impl Terms {
+    /// Nanoseconds that the way from a body of so many bytes to its text will take, or to its keys where it
+    /// gives token ids.
+    pub fn cost_of_body(body: &[u8], members: &Members) -> u64 {
+        let ids = members.get(Member::Prompt).is_some_and(|prompt| prompt.kind == Kind::Array);
+        body.len() as u64 * if ids { IDS } else { RENDER }
+    }
+
+    /// Nanoseconds that a text has left to take.
+    pub fn cost_of_rest(&self, left: &Left) -> u64 {
+        let is_fast = self.model.as_ref().is_ok_and(|model| model.tokenizer().refusal().is_none());
+        left.plan.work() as u64 * if is_fast { ENCODE_FAST } else { ENCODE_REFERENCE }
+    }
+}
+
+impl Left {
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        self.plan.text().unwrap_or_default()
+    }
+}
+
+impl PromptReader {
+    /// Reads the prompt of a body that was peeked at. Token ids are named at once; of a text it returns what is
+    /// left to do, for [`PromptReader::finish`].
+    pub fn begin(
+        &mut self,
+        body: &[u8],
+        members: &Members,
+        terms: &Terms,
+        checkpoints: &Checkpoints,
+    ) -> Result<Option<Left>, Miss> {
         self.forget();
-        self.read_tokens(body, members)?;
-        if self.tokens.len() > TOKENS_MAX {
+        if terms.api == Api::Completions && gives_ids(body, members) {
+            return self.read_ids(body, members, terms.scheme.contract()).map(|()| None);
+        }
+        if !gives_text(members, terms.api) {
+            return Err(Miss::TextEmpty);
+        }
+        let model = terms.model.as_ref().map_err(|miss| *miss)?;
+        self.unpanicked(|reader| {
+            let prompt = model.read(terms.api, body, members, terms.today)?;
+            let beside = prompt.beside.clone();
+            let plan = model.plan(prompt, &terms.scheme, &extras(&beside), checkpoints, &mut reader.desk)?;
+            Ok(Some(Left { plan, beside }))
+        })
+    }
+
+    /// Encodes what is left of a text and names its blocks.
+    pub fn finish(&mut self, left: &Left, terms: &Terms, checkpoints: &Checkpoints) -> Result<(), Miss> {
+        self.forget();
+        let model = terms.model.as_ref().map_err(|miss| *miss)?;
+        self.unpanicked(|reader| {
+            model.keys(&left.plan, &terms.scheme, &extras(&left.beside), checkpoints, &mut reader.desk)
+        })?;
+        let step = step(terms.scheme.contract());
+        let units = self.desk.keys.iter().skip(step - 1).step_by(step);
+        self.keys.keys.extend(units.map(|BlockKey(key)| *key));
+        self.keys.unit = step * terms.scheme.contract().block_size().tokens();
+        self.keys.tokens = self.desk.tokens as usize;
+        if self.keys.keys.is_empty() { Err(Miss::Hashes) } else { Ok(()) }
+    }
+
+    /// Whether both tokenizers of a model read a text alike; if not, the fast one is not used again.
+    pub fn check(model: &Model, text: &str) -> bool {
+        catch_unwind(AssertUnwindSafe(|| model.tokenizer().check(text))).unwrap_or(true)
+    }
+
+    /// What of a text is checked: its end, which no earlier turn had, and no more than the reference reads in
+    /// some milliseconds.
+    pub fn sample(text: &str) -> &str {
+        let from = text.len().saturating_sub(SAMPLE_MAX);
+        let from = (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        &text[from..]
+    }
+
+    /// Tokenizers and templates are other people's code, fed with anybody's text: what makes one panic must not
+    /// end a thread that serves others.
+    fn unpanicked<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Decline>) -> Result<T, Miss> {
+        match catch_unwind(AssertUnwindSafe(|| work(self))) {
+            Ok(done) => done.map_err(miss_of),
+            Err(_) => {
+                self.desk = Desk::default();
+                Err(Miss::Declined(Decline::Encode))
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        if self.ids.capacity().max(self.keys.keys.capacity()).max(self.desk.keys.capacity()) > KEPT_MAX {
+            *self = PromptReader::default();
+        }
+        self.keys.clear();
+        self.ids.clear();
+        self.salt.clear();
+    }
+
+    fn read_ids(&mut self, body: &[u8], members: &Members, contract: &Contract) -> Result<(), Miss> {
+        let prompt = members.get(Member::Prompt).ok_or(Miss::TextEmpty)?;
+        if !json::token_ids(body, prompt, &mut self.ids) {
+            return Err(Miss::Batch);
+        }
+        if self.ids.len() > TOKENS_MAX {
             return Err(Miss::TooLong);
         }
         let salt = members.get(Member::CacheSalt).filter(|value| value.kind != Kind::Null);
@@ -62,43 +205,19 @@ impl PromptKeys {
         {
             return Err(Miss::Unreadable);
         }
+        self.keys.tokens = self.ids.len();
         self.hash(contract)
-    }
-
-    fn forget(&mut self) {
-        if self.tokens.capacity() > KEPT_MAX {
-            *self = PromptKeys::default();
-        }
-        self.tokens.clear();
-        self.keys.clear();
-        self.salt.clear();
-        self.unit = 1;
-    }
-
-    fn read_tokens(&mut self, body: &[u8], members: &Members) -> Result<(), Miss> {
-        let Some(prompt) = members.get(Member::Prompt) else {
-            return Err(if members.get(Member::Messages).is_some() {
-                Miss::Tokenize
-            } else {
-                Miss::TextEmpty
-            });
-        };
-        match prompt.kind {
-            Kind::Array if json::token_ids(body, prompt, &mut self.tokens) => Ok(()),
-            Kind::Array => Err(Miss::Batch),
-            Kind::String { .. } => Err(Miss::Tokenize),
-            _ => Err(Miss::TextEmpty),
-        }
     }
 
     fn hash(&mut self, contract: &Contract) -> Result<(), Miss> {
         let salt = std::str::from_utf8(&self.salt).map_err(|_| Miss::Unreadable)?;
         let extras = Extras { salt: (!salt.is_empty()).then_some(salt), ..Extras::default() };
         let step = step(contract);
-        self.unit = step * contract.block_size().tokens();
-        let mut chain = contract.chain(&extras, &mut self.scratch).map_err(Miss::Declined)?;
-        let (keys, mut number) = (&mut self.keys, 0);
-        chain.feed(&self.tokens, |key, _| {
+        self.keys.unit = step * contract.block_size().tokens();
+        let chain = contract.chain(&extras, &mut self.scratch);
+        let mut chain = chain.map_err(|decline| Miss::Declined(decline.into()))?;
+        let (keys, mut number) = (&mut self.keys.keys, 0);
+        chain.feed(&self.ids, |key, _| {
             number += 1;
             if number % step == 0 {
                 keys.push(key.0);
@@ -106,6 +225,47 @@ impl PromptKeys {
         });
         if keys.is_empty() { Err(Miss::Hashes) } else { Ok(()) }
     }
+}
+
+/// What has words of its own since prompts of token ids were routed keeps them.
+fn miss_of(decline: Decline) -> Miss {
+    match decline {
+        Decline::ManyPrompts => Miss::Batch,
+        Decline::NoPrompt | Decline::NoMessages => Miss::TextEmpty,
+        other => Miss::Declined(other),
+    }
+}
+
+fn extras(beside: &Beside) -> Extras<'_> {
+    Extras { salt: beside.salt.as_deref(), namespace: beside.namespace.as_deref(), ..Extras::default() }
+}
+
+/// Whether a body may have keys, before a thread that has the time looks at it.
+pub fn is_readable(body: &[u8], members: &Members, terms: &Terms) -> Result<(), Miss> {
+    if terms.api == Api::Completions && gives_ids(body, members) {
+        return Ok(());
+    }
+    if !gives_text(members, terms.api) {
+        return Err(Miss::TextEmpty);
+    }
+    terms.model.as_ref().map(|_| ()).map_err(|miss| *miss)
+}
+
+/// Whether there can be text where the API has it.
+fn gives_text(members: &Members, api: Api) -> bool {
+    match api {
+        Api::Chat => members.get(Member::Messages).is_some(),
+        Api::Completions => members
+            .get(Member::Prompt)
+            .is_some_and(|prompt| matches!(prompt.kind, Kind::String { .. } | Kind::Array)),
+    }
+}
+
+/// Whether a completion's prompt is a list that holds no text: token ids, or what is refused as them.
+fn gives_ids(body: &[u8], members: &Members) -> bool {
+    let list = members.get(Member::Prompt).filter(|prompt| prompt.kind == Kind::Array);
+    let first = |list| json::elements(body, list).next();
+    list.is_some_and(|list| !first(list).is_some_and(|item| matches!(item.kind, Kind::String { .. })))
 }
 
 /// Every how many blocks one is looked up: each, unless they are short and residency has no holes.

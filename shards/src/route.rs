@@ -94,8 +94,11 @@ impl<R: Ring> Flow<R> {
         exchange.unreadable = wanted && !peeked;
     }
 
-    /// Chooses an endpoint not tried yet, charges it, and dials it.
+    /// Chooses an endpoint not tried yet, charges it, and dials it; first waits for the keys of a long prompt.
     pub(crate) fn choose_and_dial(&mut self, client: &mut Client) {
+        if self.waits_for_keys(client) {
+            return;
+        }
         let Some(exchange) = &mut client.exchange else { return };
         match self.choose(exchange) {
             Ok(()) => self.dial(client),

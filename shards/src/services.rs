@@ -11,6 +11,7 @@ use warmpath_core::control::{AnswerCount, ExactReport};
 use warmpath_core::decide::Turn;
 use warmpath_core::rule::Selector;
 use warmpath_core::table::{NoRoute, Service, Table};
+use warmpath_prompt::Scheme;
 use warmpath_ring::Listener;
 
 /// A service, with what this shard keeps for it. A request holds it to its end.
@@ -23,6 +24,8 @@ pub struct ShardService {
     pub turn: RefCell<Turn>,
     /// What is counted for it.
     pub counts: RefCell<Counts>,
+    /// How checkpoints of its prompts are named, where it routes by blocks.
+    pub scheme: Option<Scheme>,
 }
 
 /// One VIP of this shard. Slots are never removed: clients name them.
@@ -161,6 +164,7 @@ impl ShardService {
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
             turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
             counts: RefCell::new(counts),
+            scheme: service.rule.exact.as_ref().map(|exact| Scheme::new(exact.contract)),
         }
     }
 }

@@ -20,4 +20,5 @@ mod relay;
 mod routing;
 mod selectors;
 mod streams;
+mod text;
 mod tools;

@@ -55,6 +55,31 @@ pub fn shards(answer: &Value) -> String {
     aligned(&rows)
 }
 
+/// Models, a row each, and behind them what is wrong or slow.
+pub fn models(answer: &Value) -> String {
+    let mut rows = vec![words(["MODEL", "ENGINE", "STATE", "SAFE TOKENS", "FAST", "MIB"])];
+    let mut notes = String::new();
+    for model in items(answer, "models") {
+        let text = |name| word(&model[name]);
+        let fast = if model["fast_refused"].is_null() && model["state"] == "loaded" { "yes" } else { "no" };
+        let mib = model["bytes"].as_u64().unwrap_or(0) >> 20;
+        rows.push(vec![
+            text("folder"),
+            text("engine"),
+            text("state"),
+            text("safe_tokens"),
+            fast.into(),
+            mib.to_string(),
+        ]);
+        for name in ["error", "no_safe_token", "fast_refused"] {
+            if let Some(sentence) = model[name].as_str() {
+                notes.push_str(&format!("{}: {sentence}\n", text("folder")));
+            }
+        }
+    }
+    aligned(&rows) + &notes
+}
+
 /// Readiness.
 pub fn ready(answer: &Value) -> String {
     let word = if answer["ready"] == true { "ready" } else { "not ready" };

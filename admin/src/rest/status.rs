@@ -5,6 +5,7 @@ use crate::gateway::Gateway;
 use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
+use crate::rest::models;
 use crate::routes::{Answered, Call};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
@@ -26,6 +27,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     warnings.extend(gateway.persist_fault.clone());
     warnings.extend(gateway.rules.warnings());
     warnings.extend(health::warnings(&gateway.table));
+    warnings.extend(models::warnings(&gateway.outside.data_plane.models()));
     let ready = reasons.is_empty();
     let body = json!({
         "ready": ready,

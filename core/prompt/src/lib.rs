@@ -10,7 +10,6 @@
 //! atomics live in `shared` alone; files are read in [`load`] alone.
 
 pub mod checkpoint;
-mod decline;
 pub mod load;
 pub mod model;
 pub mod request;
@@ -20,9 +19,9 @@ pub mod tokenizer;
 mod value;
 
 pub use checkpoint::Scheme;
-pub use decline::Decline;
 pub use model::{Desk, Model, Plan, Prompt};
 pub use request::{Api, Beside, CompletionsBos, ContentShape, Policy};
 pub use shared::Checkpoints;
 pub use template::{Date, Template};
 pub use tokenizer::Tokenizer;
+pub use warmpath_core::decline::{self, Decline};

@@ -120,6 +120,11 @@ impl Files {
         }
         let template = self.template.as_deref().or_else(|| template(&config));
         let template = template.map(Template::compile).transpose()?;
+        if let (Some(shape), true) =
+            (policy.looped, template.as_ref().is_some_and(Template::loops_over_parts))
+        {
+            policy.content = shape;
+        }
         Ok(Model::new(id, tokenizer, template, policy))
     }
 }

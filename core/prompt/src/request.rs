@@ -50,6 +50,8 @@ pub enum CompletionsBos {
 pub struct Policy {
     /// How content gets to the template.
     pub content: ContentShape,
+    /// How it does instead where the template loops over parts; none: the same way.
+    pub looped: Option<ContentShape>,
     /// Whether `tools`, as sent, are what the engine's template gets.
     pub tools: bool,
     /// Whether `chat_template_kwargs` get to the engine's template.
@@ -67,6 +69,7 @@ impl Policy {
     pub fn plain() -> Policy {
         Policy {
             content: ContentShape::Text { joiner: "\n" },
+            looped: None,
             tools: false,
             template_kwargs: false,
             chats_by_template: true,

@@ -4,6 +4,7 @@
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::preimage::Preimage;
+use super::text::{Looped, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockKey, Digest};
 
@@ -21,6 +22,9 @@ pub(super) const PREFIX_CLOSED: bool = true;
 
 /// The HTTP server reads `X-Data-Parallel-Rank` before the body's `routed_dp_rank` (0.5.23).
 pub(super) const TAKES_RANK: bool = true;
+
+/// The template's own form is asked for; joined by blanks where it takes text (0.5).
+pub(super) const TEXT: TextTerms = TextTerms { joiner: " ", looped: Looped::Parts };
 
 /// The largest page.
 const LARGEST_PAGE: usize = 128;

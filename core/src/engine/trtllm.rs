@@ -5,6 +5,7 @@
 use super::Algo;
 use super::contract::{ContractFault, Terms};
 use super::preimage::Preimage;
+use super::text::{Looped, TextTerms};
 use crate::block::{BlockSize, Digest};
 
 pub(super) const ALGORITHMS: &[Algo] = &[Algo::BlockhashTrtllm, Algo::Tokens];
@@ -21,6 +22,9 @@ pub(super) const BOOTSTRAP_PORT: bool = false;
 
 /// Blocks are given up leaves first, so that what lies before a block is there while the block is.
 pub(super) const PREFIX_CLOSED: bool = true;
+
+/// Text parts are joined before any template sees them.
+pub(super) const TEXT: TextTerms = TextTerms { joiner: "\n", looped: Looped::Joined };
 
 /// Golden-ratio increment and multipliers of the engine's mixing.
 const GOLDEN: u32 = 0x9e37_79b9;

@@ -7,6 +7,7 @@ use super::extras::{BlockExtra, Decline};
 use super::form::Form;
 use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
+use super::text::{Looped, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
 
@@ -27,6 +28,9 @@ pub(super) const PREFIX_CLOSED: bool = false;
 
 /// The API server reads `X-data-parallel-rank` and refuses ranks it does not have with 400 (0.32, run).
 pub(super) const TAKES_RANK: bool = true;
+
+/// Of `--chat-template-content-format auto` (0.32).
+pub(super) const TEXT: TextTerms = TextTerms { joiner: "\n", looped: Looped::Wrapped };
 
 /// From here on an unset seed is a constant for the SHA-256 algorithms; before, and for XXH3, it is random.
 const FIXED_ROOT: Version = Version::new(0, 29, 0);

@@ -11,20 +11,33 @@ use warmpath_ring::sim::{Actor, PeerEvent, World};
 /// A request to make.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    path: &'static str,
     lines: Vec<String>,
     body: String,
     raw: Option<String>,
+    leaves: bool,
 }
 
 impl Asked {
     /// A completion.
     pub fn of(body: Value) -> Asked {
-        Asked { lines: Vec::new(), body: body.to_string(), raw: None }
+        let path = "/v1/completions";
+        Asked { path, lines: Vec::new(), body: body.to_string(), raw: None, leaves: false }
+    }
+
+    /// A chat.
+    pub fn chat(body: Value) -> Asked {
+        Asked { path: "/v1/chat/completions", ..Asked::of(body) }
+    }
+
+    /// By a client that leaves ten milliseconds later.
+    pub fn leaving(self) -> Asked {
+        Asked { leaves: true, ..self }
     }
 
     /// These very bytes.
     pub fn raw(bytes: &str) -> Asked {
-        Asked { lines: Vec::new(), body: String::new(), raw: Some(bytes.into()) }
+        Asked { raw: Some(bytes.into()), ..Asked::of(Value::Null) }
     }
 
     /// With a header line.
@@ -39,8 +52,8 @@ impl Asked {
         }
         let lines: String = self.lines.iter().map(|line| format!("{line}\r\n")).collect();
         let length = self.body.len();
-        let head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
-        format!("{head}{lines}Content-Length: {length}\r\n\r\n{}", self.body).into_bytes()
+        let head = "HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+        format!("POST {} {head}{lines}Content-Length: {length}\r\n\r\n{}", self.path, self.body).into_bytes()
     }
 }
 
@@ -64,13 +77,20 @@ pub struct Client {
     pub asked: Asked,
     pub answer: Shared<Option<Served>>,
     pub buffer: Vec<u8>,
+    pub conn: Option<usize>,
 }
 
 impl Actor for Client {
     fn react(&mut self, event: PeerEvent, world: &mut World<'_>) {
         match event {
             PeerEvent::Begun => drop(world.connect(self.vip)),
-            PeerEvent::Connected { conn } => world.send(conn, &self.asked.bytes()),
+            PeerEvent::Connected { conn } => {
+                world.send(conn, &self.asked.bytes());
+                self.conn = Some(conn);
+                if self.asked.leaves {
+                    world.timer(10_000_000, 0);
+                }
+            }
             PeerEvent::Data { conn, bytes } => {
                 self.buffer.extend(bytes);
                 if let Some(served) = served(&self.buffer) {
@@ -81,7 +101,11 @@ impl Actor for Client {
             PeerEvent::Ended { .. } | PeerEvent::Reset { .. } | PeerEvent::Refused { .. } => {
                 self.answer.borrow_mut().get_or_insert_default();
             }
-            PeerEvent::Accepted { .. } | PeerEvent::Timer { .. } => {}
+            PeerEvent::Timer { .. } => {
+                self.conn.into_iter().for_each(|conn| world.close(conn));
+                self.answer.borrow_mut().get_or_insert_default();
+            }
+            PeerEvent::Accepted { .. } => {}
         }
     }
 }

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod actors;
+mod files;
+mod text;
 mod world;
 
 use actors::Asked;
 use serde_json::json;
 use warmpath_core::decide::exact::Miss;
+use warmpath_core::decline::Decline;
 use warmpath_core::rule::{ExplainHeader, RankMode};
 use warmpath_core::shared::{Fence, Tier};
 use world::{Pool, World};
@@ -73,8 +76,9 @@ fn what_can_not_be_keyed_is_served_by_the_selector_with_its_reason() {
     let mut world = World::new(Pool::of(2));
     world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
     for (body, miss) in [
-        (json!({"model": "m", "prompt": "text"}), Miss::Tokenize),
-        (json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}), Miss::Tokenize),
+        (json!({"model": "m", "prompt": "text"}), Miss::Declined(Decline::NoTokenizer)),
+        (json!({"prompt": "text"}), Miss::ModelEmpty),
+        (json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}), Miss::TextEmpty),
         (json!({"model": "m", "prompt": [[1, 2], [3]]}), Miss::Batch),
         (json!({"model": "m", "prompt": {"a": 1}}), Miss::TextEmpty),
         (json!({"model": "m"}), Miss::TextEmpty),

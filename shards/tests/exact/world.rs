@@ -20,10 +20,13 @@ use warmpath_core::rule::{ExplainHeader, KvExact, KvPorts, RankMode, Rule};
 use warmpath_core::shared::{Promises, Source, Tier};
 use warmpath_core::table::Table;
 use warmpath_kvindex::{Holder, Plan, Writer, index};
+use warmpath_prompt::Checkpoints;
 use warmpath_ring::Sizes;
 use warmpath_ring::sim::{Sim, Weather};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::exact::Blocks;
+use warmpath_shards::token_core::{TokenDesk, Worker};
+use warmpath_shards::tokenize::Text;
 use warmpath_shards::{Flow, Settings};
 
 /// The pool that a world has.
@@ -39,6 +42,8 @@ pub struct Pool {
     failing: Option<usize>,
     prefill: u64,
     explain: ExplainHeader,
+    completions_only: bool,
+    model: &'static str,
 }
 
 impl Pool {
@@ -56,7 +61,19 @@ impl Pool {
             failing: None,
             prefill: 1_000_000,
             explain: ExplainHeader::Off,
+            completions_only: false,
+            model: "",
         }
+    }
+
+    /// Chats are not routed by blocks.
+    pub fn completions_only(self) -> Pool {
+        Pool { completions_only: true, ..self }
+    }
+
+    /// The rule names its model.
+    pub fn model(self, model: &'static str) -> Pool {
+        Pool { model, ..self }
     }
 
     pub fn ranks(self, ranks: u8) -> Pool {
@@ -107,7 +124,7 @@ impl Pool {
             ranks: self.ranks,
             rank_mode: self.rank_mode,
             warmup: self.warmup,
-            completions_only: false,
+            completions_only: self.completions_only,
         }
     }
 
@@ -115,10 +132,13 @@ impl Pool {
         let endpoints: Vec<_> = (0..self.engines)
             .map(|i| json!({"endpointIP": address(i).ip().to_string(), "targetPort": 8000, "weight": 1}))
             .collect();
-        let body = json!({
+        let mut body = json!({
             "serviceArguments": {"externalIP": vip.ip().to_string(), "port": vip.port()},
             "endpoints": endpoints,
         });
+        if !self.model.is_empty() {
+            body["serviceArguments"]["model_name"] = self.model.into();
+        }
         let plain = warmpath_core::rule::body::parse(&body, &Environment::default(), || "id".into()).unwrap();
         Rule { exact: Some(self.terms()), explain: self.explain, ..plain }
     }
@@ -130,7 +150,13 @@ fn address(engine: usize) -> SocketAddr {
 
 /// Everything.
 pub struct World {
-    flow: Flow<Sim>,
+    pub flow: Flow<Sim>,
+    /// A token core that works when it is let.
+    pub desk: TokenDesk,
+    pub worker: Worker,
+    /// Whether it works beside all else.
+    pub works: bool,
+    pub checkpoints: Arc<Checkpoints>,
     table: Arc<Table>,
     writer: Writer,
     holders: HashMap<(usize, u8, Tier), Holder>,
@@ -141,7 +167,9 @@ impl World {
     pub fn new(pool: Pool) -> World {
         let plan = Plan::for_blocks(100_000, 128, 1).unwrap();
         let (writer, readers) = index(plan, 7);
-        let blocks = Blocks { readers, promises: Arc::new(Promises::new(1 << 16)), tuning: Arc::default() };
+        let text = Text::new(Checkpoints::new(16 << 20, 3), || Duration::from_secs(1_790_000_000));
+        let promises = Arc::new(Promises::new(1 << 16));
+        let blocks = Blocks { readers, promises, tuning: Arc::default(), text: text.clone() };
         let sizes = Sizes::default();
         let weather = Weather { delay_max: 1_000, socket_bytes: 65_536, piece_max: 16_384 };
         let sim = Sim::new(1, sizes, weather);
@@ -164,7 +192,17 @@ impl World {
         let table = Arc::new(Table::next(&Table::default(), vec![pool.rule(vip)], &mut 0, 0));
         let listener = flow.ring.listen_at(vip);
         flow.install(table.clone(), vec![(vip, listener)]);
-        World { flow, table, writer, holders: HashMap::new(), vip }
+        World {
+            flow,
+            desk: text.desk.clone(),
+            worker: Worker::default(),
+            works: true,
+            checkpoints: text.checkpoints.clone(),
+            table,
+            writer,
+            holders: HashMap::new(),
+            vip,
+        }
     }
 
     /// Where the blocks of an endpoint are known from.
@@ -231,18 +269,38 @@ impl World {
 
     /// Makes requests at once, on a connection each.
     pub fn ask_all(&mut self, asked: Vec<Asked>) -> Vec<Served> {
+        let answers = self.begin(asked);
+        self.wait(&answers)
+    }
+
+    /// Makes requests, and waits for nothing.
+    pub fn begin(&mut self, asked: Vec<Asked>) -> Vec<Shared<Option<Served>>> {
         let answers: Vec<Shared<Option<Served>>> = asked.iter().map(|_| Shared::default()).collect();
         for (asked, answer) in asked.into_iter().zip(&answers) {
-            let client = Client { vip: self.vip, asked, answer: answer.clone(), buffer: Vec::new() };
+            let client =
+                Client { vip: self.vip, asked, answer: answer.clone(), buffer: Vec::new(), conn: None };
             self.flow.ring.add(Rc::new(RefCell::new(client)));
         }
+        answers
+    }
+
+    /// Waits for what comes of them.
+    pub fn wait(&mut self, answers: &[Shared<Option<Served>>]) -> Vec<Served> {
         for _ in 0..100_000 {
             if answers.iter().all(|answer| answer.borrow().is_some()) {
                 break;
             }
             self.flow.turn(Some(Duration::from_millis(10))).unwrap();
+            if self.works {
+                self.desk.work_once(&mut self.worker);
+            }
         }
         answers.iter().map(|answer| answer.borrow().clone().unwrap_or_default()).collect()
+    }
+
+    /// So many turns, without a token core.
+    pub fn turns(&mut self, many: usize) {
+        (0..many).for_each(|_| self.flow.turn(Some(Duration::from_millis(1))).unwrap());
     }
 
     /// What the shard says of itself.

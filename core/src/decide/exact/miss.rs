@@ -1,7 +1,7 @@
 //! Why a request is not routed by its blocks. Owns the closed list of reasons and their words; must never
 //! change what is done about one.
 
-use crate::engine::Decline;
+use crate::decline::Decline;
 
 /// Why exact routing leaves a request to the next tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,8 +14,6 @@ pub enum Miss {
     TextEmpty,
     /// Neither the request nor the rule names a model.
     ModelEmpty,
-    /// The text could not be rendered or tokenized.
-    Tokenize,
     /// Several prompts in one request.
     Batch,
     /// A prompt longer than this gateway hashes.
@@ -26,7 +24,7 @@ pub enum Miss {
     TokenizerBusy,
     /// The prompt has no full block.
     Hashes,
-    /// The keys of this request can't be known.
+    /// The keys of this request can't be proven equal to the engine's.
     Declined(Decline),
     /// No source knows of any block.
     NoSignal,
@@ -52,7 +50,6 @@ impl Miss {
             Miss::Warmup => "warmup",
             Miss::TextEmpty => "text_empty",
             Miss::ModelEmpty => "model_empty",
-            Miss::Tokenize => "tokenize",
             Miss::Batch => "batch",
             Miss::TooLong => "too_long",
             Miss::Unreadable => "unreadable",
@@ -73,15 +70,15 @@ impl Miss {
     pub const fn seed_word(self) -> &'static str {
         match self {
             Miss::Batch => "text_empty",
-            Miss::TokenizerBusy | Miss::Unreadable => "tokenize",
-            Miss::Declined(_) | Miss::TooLong => "hashes",
+            Miss::Declined(Decline::NoPrompt | Decline::NoMessages | Decline::ManyPrompts) => "text_empty",
+            Miss::Declined(Decline::Chain(_)) | Miss::TooLong => "hashes",
+            Miss::Declined(_) | Miss::TokenizerBusy | Miss::Unreadable => "tokenize",
             Miss::NoSignal | Miss::Fenced => "no_worker",
             Miss::LoadGuard | Miss::Bounded => "excluded",
             Miss::ModeOff
             | Miss::Warmup
             | Miss::TextEmpty
             | Miss::ModelEmpty
-            | Miss::Tokenize
             | Miss::Hashes
             | Miss::NoWorker
             | Miss::Shallow

@@ -3,7 +3,8 @@
 use super::law;
 use super::naive;
 use super::*;
-use crate::engine::Decline;
+use crate::decline::Decline;
+use crate::engine;
 use std::collections::HashSet;
 
 /// A seeded stream of numbers (SplitMix64).
@@ -395,13 +396,13 @@ fn words_of_misses_are_different_and_fall_into_the_published_set() {
         Warmup,
         TextEmpty,
         ModelEmpty,
-        Tokenize,
         Hashes,
         NoWorker,
         Shallow,
         Excluded,
         TokenizerBusy,
-        Declined(Decline::TooLong),
+        Declined(Decline::NoTokenizer),
+        Declined(engine::Decline::TooLong.into()),
         NoSignal,
         Fenced,
         LoadGuard,
@@ -409,9 +410,9 @@ fn words_of_misses_are_different_and_fall_into_the_published_set() {
     ];
     let words: HashSet<_> = all.iter().map(|miss| miss.word()).collect();
     assert_eq!(words.len(), all.len());
-    for (at, miss) in all.into_iter().enumerate() {
+    for miss in all.into_iter().chain(Decline::OWN.iter().copied().map(Declined)) {
         assert!(published.contains(&miss.seed_word()), "{miss:?}");
-        assert_eq!(at < published.len(), miss.word() == miss.seed_word(), "{miss:?}");
+        assert_eq!(published.contains(&miss.word()), miss.word() == miss.seed_word(), "{miss:?}");
         assert_eq!(miss.is_zero_hit(), miss == NoWorker);
     }
 }

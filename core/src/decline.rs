@@ -1,8 +1,8 @@
 //! Why a request's keys can't be proven equal to the engine's. Owns the closed list and its words. The request
 //! goes on by the next tier: a decline must never refuse it.
 
+use crate::engine;
 use std::fmt;
-use warmpath_core::engine;
 
 macro_rules! declines {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $text:literal;)+) => {
@@ -39,6 +39,9 @@ macro_rules! declines {
 }
 
 declines! {
+    NoTokenizer = "no_tokenizer", "the gateway has no tokenizer of this model";
+    TokenizerLoading = "tokenizer_loading", "the tokenizer of this model is being loaded";
+    TokenizerFailed = "tokenizer_failed", "the tokenizer of this model can't be loaded";
     NoPrompt = "no_prompt", "the body has no prompt";
     PromptShape = "prompt_shape", "prompt is no string, no list of strings and no list of token ids";
     ManyPrompts = "many_prompts", "more than one prompt in a request";

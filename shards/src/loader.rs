@@ -1,0 +1,200 @@
+//! Models from files: a thread beside the shards reads what rules and requests ask for, looks for changed files
+//! and publishes the outcome. Owns what is loaded and when; must never run on a shard.
+
+use crate::models::{Entry, Models, Wish};
+use crossbeam::channel::{Receiver, RecvTimeoutError};
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use warmpath_core::engine::{Engine, Looped};
+use warmpath_core::table::Table;
+use warmpath_prompt::load::Files;
+use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::{ContentShape, Policy};
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Folders that are known at once, at most.
+const FOLDERS_MAX: usize = 4096;
+
+/// The files of a model.
+const FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+
+/// What the loader is told.
+pub enum Told {
+    /// The rules in force.
+    Rules(Arc<Table>),
+    /// A request asks for a model that no rule names.
+    Wish(Wish),
+}
+
+/// What files looked like: when anything of them was changed, rights included (seconds, nanoseconds), and how long
+/// they are.
+type Stamp = [Option<(i64, i64, u64)>; FILES.len()];
+
+/// The loader.
+pub struct Loader {
+    root: PathBuf,
+    models: Models,
+    /// Folders found last.
+    folders: HashSet<String>,
+    /// What each loaded or failed entry was made of.
+    known: BTreeMap<(String, &'static str), (Engine, Stamp)>,
+    /// What rules name.
+    named: HashSet<Wish>,
+    /// Engines of rules that name no model, whose requests may ask for any.
+    open: HashSet<Engine>,
+    wishes: HashSet<Wish>,
+    /// Models loaded so far: each has its own number among checkpoints.
+    loaded: u64,
+}
+
+impl Loader {
+    /// Of the folders `tokenizers/*` below `root`.
+    pub fn new(root: &Path) -> Loader {
+        Loader {
+            root: root.join("tokenizers"),
+            models: Models::default(),
+            folders: HashSet::new(),
+            known: BTreeMap::new(),
+            named: HashSet::new(),
+            open: HashSet::new(),
+            wishes: HashSet::new(),
+            loaded: 0,
+        }
+    }
+
+    /// Follows what it is told until nobody tells any more; `publish` gets each new state.
+    pub fn run(mut self, told: &Receiver<Told>, publish: impl Fn(Arc<Models>)) {
+        loop {
+            let next = match self.is_idle() {
+                true => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => told.recv_timeout(LOOK),
+            };
+            match next {
+                Ok(told) => self.hear(told),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            told.try_iter().for_each(|told| self.hear(told));
+            self.look(&publish);
+        }
+    }
+
+    /// Takes in what it is told, without doing anything about it yet.
+    pub fn hear(&mut self, told: Told) {
+        match told {
+            Told::Wish(wish) => {
+                if self.open.contains(&wish.engine) && self.folders.contains(&wish.folder) {
+                    self.wishes.insert(wish);
+                }
+            }
+            Told::Rules(table) => {
+                self.named.clear();
+                self.open.clear();
+                for service in table.services() {
+                    let Some(exact) = &service.rule.exact else { continue };
+                    let (engine, model) = (exact.contract.engine(), &service.rule.key.model);
+                    if model.is_empty() {
+                        self.open.insert(engine);
+                    } else {
+                        self.named.insert(Wish { folder: crate::models::folder_of(model), engine });
+                    }
+                }
+                let open = &self.open;
+                self.wishes.retain(|wish| open.contains(&wish.engine));
+            }
+        }
+    }
+
+    /// Nobody needs a model.
+    fn is_idle(&self) -> bool {
+        self.named.is_empty() && self.open.is_empty()
+    }
+
+    /// Looks at the files, loads what is wanted and new or changed, and publishes after each change.
+    pub fn look(&mut self, publish: &impl Fn(Arc<Models>)) {
+        let folders = if self.is_idle() { HashSet::new() } else { list(&self.root) };
+        let wanted: HashSet<Wish> = self.named.union(&self.wishes).cloned().collect();
+        let stays = |(folder, _): &(String, &'static str), engine: Engine| {
+            folders.contains(folder) && wanted.contains(&Wish { folder: folder.clone(), engine })
+        };
+        let before = self.known.len();
+        self.known.retain(|key, (engine, _)| stays(key, *engine));
+        let changed = before != self.known.len() || folders != self.folders || self.is_new(&wanted);
+        self.folders = folders;
+        if changed {
+            self.rebuild(&wanted);
+            publish(Arc::new(self.models.clone()));
+        }
+        let there: Vec<Wish> =
+            wanted.into_iter().filter(|wish| self.folders.contains(&wish.folder)).collect();
+        for wish in there {
+            let stamp = stamp(&self.root.join(&wish.folder));
+            let key = (wish.folder.clone(), wish.engine.name());
+            if self.known.get(&key).is_none_or(|(_, known)| *known != stamp) {
+                self.load(&wish, &stamp);
+                self.known.insert(key, (wish.engine, stamp));
+                publish(Arc::new(self.models.clone()));
+            }
+        }
+    }
+
+    /// Whether something is wanted that the published state does not show at all.
+    fn is_new(&self, wanted: &HashSet<Wish>) -> bool {
+        wanted.iter().any(|wish| self.models.entry(&wish.folder, wish.engine).is_none())
+    }
+
+    /// Makes the state anew of what is found and wanted, keeping what is loaded.
+    fn rebuild(&mut self, wanted: &HashSet<Wish>) {
+        let mut models = Models::default();
+        for wish in wanted {
+            let key = (wish.folder.clone(), wish.engine.name());
+            let kept = self.models.entry(&wish.folder, wish.engine).filter(|_| self.known.contains_key(&key));
+            models.set(&wish.folder, kept.cloned().unwrap_or_else(|| Entry::new(wish.engine)));
+        }
+        self.folders.iter().for_each(|folder| models.set_folder(folder, true));
+        self.models = models;
+    }
+
+    fn load(&mut self, wish: &Wish, stamp: &Stamp) {
+        self.loaded += 1;
+        let before = self.models.entry(&wish.folder, wish.engine).and_then(|entry| entry.model.clone());
+        let files = Files::read(&self.root.join(&wish.folder));
+        let loaded = files.and_then(|files| files.model(self.loaded, policy(wish.engine), Choice::Fast));
+        let bytes = stamp.iter().flatten().map(|(.., bytes)| bytes).sum();
+        let (model, fault) = match loaded {
+            Ok(model) => (Some(Arc::new(model)), None),
+            Err(fault) => (before, Some(fault.to_string())),
+        };
+        self.models.set(&wish.folder, Entry { engine: wish.engine, model, fault, bytes });
+    }
+}
+
+/// How an engine turns requests into text.
+pub fn policy(engine: Engine) -> Policy {
+    let terms = engine.text_terms();
+    let looped = match terms.looped {
+        Looped::Joined => None,
+        Looped::Parts => Some(ContentShape::Parts { wrap: false }),
+        Looped::Wrapped => Some(ContentShape::Parts { wrap: true }),
+    };
+    Policy { content: ContentShape::Text { joiner: terms.joiner }, looped, ..Policy::plain() }
+}
+
+/// The folders below `root`; none where it can't be read.
+fn list(root: &Path) -> HashSet<String> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    folders.filter_map(|entry| entry.file_name().into_string().ok()).take(FOLDERS_MAX).collect()
+}
+
+fn stamp(folder: &Path) -> Stamp {
+    FILES.map(|name| {
+        let file = std::fs::metadata(folder.join(name)).ok()?;
+        Some((file.ctime(), file.ctime_nsec(), file.len()))
+    })
+}

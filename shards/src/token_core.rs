@@ -1,0 +1,210 @@
+//! Token cores: threads for prompts that would hold a shard up. Owns the queue to them, its bounds and the order in
+//! which jobs are taken; must never touch a connection, and never wait for a shard.
+
+use crate::exchange::Reserved;
+use crate::prompt::{Keys, Left, PromptReader, Terms};
+use crossbeam::channel::{Receiver, Sender, bounded, select};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use warmpath_core::decide::exact::Miss;
+use warmpath_parser::json::{self, JsonLimits, Members};
+use warmpath_prompt::{Checkpoints, Model};
+use warmpath_ring::{Sock, Wake};
+
+/// Jobs that wait in each lane. Their bytes are reserved of `--memory`.
+const LANE: usize = 256;
+
+/// Bytes of body or text from which on a job is long: some milliseconds.
+const LONG: usize = 128 * 1024;
+
+/// After so many short jobs a long one that waits has its turn.
+const SHORT_IN_A_ROW: u32 = 8;
+
+/// Something for a token core to do.
+pub struct Job {
+    /// What.
+    pub work: Work,
+    /// The memory that it holds while it waits.
+    pub reserved: Option<Reserved>,
+}
+
+/// What there is to do.
+pub enum Work {
+    /// A body's prompt into keys, from the beginning.
+    Body(Asked, Vec<u8>),
+    /// A text that a shard rendered into keys.
+    Rest(Asked, Box<Left>),
+    /// A text is encoded by both tokenizers, to see whether they agree.
+    Check(Arc<Model>, String),
+}
+
+/// Who asks for keys, and on what terms.
+pub struct Asked {
+    /// What the prompt is read by.
+    pub terms: Terms,
+    /// Whether its text is checked by both tokenizers, once it is answered.
+    pub sampled: bool,
+    /// Where the answer goes.
+    pub to: Reply,
+    /// The client.
+    pub sock: Sock,
+    /// Which of its shard's questions this is.
+    pub number: u64,
+    /// Nobody waits any more.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// The way back to a shard.
+#[derive(Clone)]
+pub struct Reply {
+    /// Its inbox.
+    pub keyed: Sender<Keyed>,
+    /// Wakes it.
+    pub waker: Arc<dyn Wake>,
+}
+
+/// The answer to a question.
+pub struct Keyed {
+    /// The client.
+    pub sock: Sock,
+    /// Which of the shard's questions this is.
+    pub number: u64,
+    /// The keys, or why there are none.
+    pub keys: Result<Keys, Miss>,
+}
+
+/// A shard's end of the queue. The threads end when the last one is dropped.
+#[derive(Clone)]
+pub struct TokenQueue {
+    short: Sender<Job>,
+    long: Sender<Job>,
+}
+
+/// A token core's end.
+#[derive(Clone)]
+pub struct TokenDesk {
+    short: Receiver<Job>,
+    long: Receiver<Job>,
+    checkpoints: Arc<Checkpoints>,
+}
+
+/// One token core's memory.
+#[derive(Default)]
+pub struct Worker {
+    reader: PromptReader,
+    members: Members,
+    /// Short jobs since the last long one.
+    row: u32,
+}
+
+/// A queue, empty.
+pub fn queue(checkpoints: Arc<Checkpoints>) -> (TokenQueue, TokenDesk) {
+    let (short, short_jobs) = bounded(LANE);
+    let (long, long_jobs) = bounded(LANE);
+    (TokenQueue { short, long }, TokenDesk { short: short_jobs, long: long_jobs, checkpoints })
+}
+
+impl TokenQueue {
+    /// Hands a job over; false if its lane is full, or nobody works.
+    pub fn push(&self, job: Job) -> bool {
+        let lane = if job.work.is_long() { &self.long } else { &self.short };
+        lane.try_send(job).is_ok()
+    }
+}
+
+impl Work {
+    fn is_long(&self) -> bool {
+        match self {
+            Work::Body(_, body) => body.len() >= LONG,
+            Work::Rest(_, left) => left.text().len() >= LONG,
+            // Nobody waits for it, and the reference is slow.
+            Work::Check(..) => true,
+        }
+    }
+}
+
+impl TokenDesk {
+    /// Works until nobody can ask any more.
+    pub fn run(&self) {
+        let mut worker = Worker::default();
+        while let Some(job) = self.take(&mut worker).or_else(|| self.wait()) {
+            worker.work(job, &self.checkpoints);
+        }
+    }
+
+    /// Does one job, if there is one.
+    pub fn work_once(&self, worker: &mut Worker) -> bool {
+        self.take(worker).map(|job| worker.work(job, &self.checkpoints)).is_some()
+    }
+
+    /// Short jobs first, but a long one is never passed over for ever.
+    fn take(&self, worker: &mut Worker) -> Option<Job> {
+        let short_first = worker.row < SHORT_IN_A_ROW;
+        let short = || self.short.try_recv().ok();
+        let taken = short_first.then(short).flatten();
+        if taken.is_some() {
+            worker.row += 1;
+            return taken;
+        }
+        worker.row = 0;
+        self.long.try_recv().ok().or_else(short)
+    }
+
+    fn wait(&self) -> Option<Job> {
+        select! {
+            recv(self.short) -> job => job.ok(),
+            recv(self.long) -> job => job.ok(),
+        }
+    }
+}
+
+impl Worker {
+    fn work(&mut self, job: Job, checkpoints: &Checkpoints) {
+        match job.work {
+            Work::Body(asked, body) => match self.begin(&asked, &body, checkpoints) {
+                Ok(Some(left)) => self.finish(&asked, &left, checkpoints),
+                done => self.answer(&asked, done.map(drop)),
+            },
+            Work::Rest(asked, left) => self.finish(&asked, &left, checkpoints),
+            Work::Check(model, text) => drop(PromptReader::check(&model, &text)),
+        }
+    }
+
+    fn begin(&mut self, asked: &Asked, body: &[u8], checkpoints: &Checkpoints) -> Result<Option<Left>, Miss> {
+        if asked.is_cancelled() {
+            return Err(Miss::TokenizerBusy);
+        }
+        let peeked = json::peek(body, &mut self.members, JsonLimits::default());
+        peeked.map_err(|_| Miss::Unreadable)?;
+        self.reader.begin(body, &self.members, &asked.terms, checkpoints)
+    }
+
+    fn finish(&mut self, asked: &Asked, left: &Left, checkpoints: &Checkpoints) {
+        if asked.is_cancelled() {
+            return;
+        }
+        let done = self.reader.finish(left, &asked.terms, checkpoints);
+        self.answer(asked, done);
+        if let (true, Ok(model)) = (asked.sampled, &asked.terms.model) {
+            PromptReader::check(model, PromptReader::sample(left.text()));
+        }
+    }
+
+    /// Tells, unless nobody waits any more.
+    fn answer(&mut self, asked: &Asked, done: Result<(), Miss>) {
+        if asked.is_cancelled() {
+            return;
+        }
+        let keys = done.map(|()| std::mem::take(&mut self.reader.keys));
+        // A shard that is gone waits for nothing.
+        if asked.to.keyed.send(Keyed { sock: asked.sock, number: asked.number, keys }).is_ok() {
+            asked.to.waker.wake();
+        }
+    }
+}
+
+impl Asked {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+}

@@ -1,0 +1,303 @@
+//! The prompt of a request becomes keys: on this shard if that is short, else on a token core while the client
+//! waits. Owns that choice, the wait and its end; must never look a key up.
+
+use crate::conn::{Client, Stage};
+use crate::exact::rank_asked;
+use crate::exchange::{Exchange, Reserved};
+use crate::flow::Flow;
+use crate::loader::Told;
+use crate::models::{Models, Wish, folder_of};
+use crate::prompt::{self, Left, PromptReader, Terms};
+use crate::services::ShardService;
+use crate::token_core::{self, Asked, Job, Keyed, Reply, TokenDesk, TokenQueue, Work};
+use crossbeam::channel::{Receiver, Sender, unbounded};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use warmpath_core::decide::exact::Miss;
+use warmpath_core::decline::Decline;
+use warmpath_core::engine::Engine;
+use warmpath_core::{MICROSECOND, MILLISECOND, Nanos};
+use warmpath_prompt::{Api, Checkpoints, Date, Model};
+use warmpath_ring::{Ring, Wake};
+
+/// The longest that a prompt may hold its shard up, by estimate.
+const INLINE: Nanos = 100 * MICROSECOND;
+
+/// The longest that a request waits for a token core.
+const WAIT: Nanos = 50 * MILLISECOND;
+
+/// One text in so many is encoded by both tokenizers.
+const SAMPLED: u32 = 1000;
+
+/// What all shards share to make keys of text.
+#[derive(Clone)]
+pub struct Text {
+    /// What earlier prompts gave.
+    pub checkpoints: Arc<Checkpoints>,
+    /// Time since the Unix epoch, for templates that print the date.
+    pub wall: fn() -> Duration,
+    /// The token cores' end of the queue.
+    pub desk: TokenDesk,
+    queue: TokenQueue,
+    tell: Sender<Told>,
+    /// The loader's end of what it is told.
+    pub(crate) told: Receiver<Told>,
+}
+
+/// One shard's share of it.
+pub(crate) struct ShardText {
+    /// The models, as published last.
+    pub models: Arc<Models>,
+    shared: Text,
+    /// Asked of the loader since then.
+    wished: HashSet<Wish>,
+    answers: Receiver<Keyed>,
+    to: Sender<Keyed>,
+    waker: Option<Arc<dyn Wake>>,
+    questions: u64,
+    texts: u32,
+}
+
+/// A question to a token core. Nobody waits for the answer once this is dropped.
+#[derive(Debug)]
+pub struct Pending {
+    number: u64,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Relaxed);
+    }
+}
+
+/// What is too long for a shard.
+enum Long {
+    Body,
+    Rest(Box<Left>),
+}
+
+impl Text {
+    /// With these checkpoints, and nobody at the desk yet.
+    pub fn new(checkpoints: Checkpoints, wall: fn() -> Duration) -> Text {
+        let checkpoints = Arc::new(checkpoints);
+        let (queue, desk) = token_core::queue(checkpoints.clone());
+        let (tell, told) = unbounded();
+        Text { checkpoints, wall, desk, queue, tell, told }
+    }
+
+    /// Tells the loader.
+    pub(crate) fn teller(&self) -> Sender<Told> {
+        self.tell.clone()
+    }
+}
+
+impl ShardText {
+    pub(crate) fn new(shared: Text) -> ShardText {
+        let (to, answers) = unbounded();
+        ShardText {
+            models: Arc::default(),
+            shared,
+            wished: HashSet::new(),
+            answers,
+            to,
+            waker: None,
+            questions: 0,
+            texts: 0,
+        }
+    }
+
+    /// Answers wake this shard.
+    pub(crate) fn wake_by(&mut self, waker: Arc<dyn Wake>) {
+        self.waker = Some(waker);
+    }
+
+    /// Takes over what the loader published.
+    pub(crate) fn publish(&mut self, models: Arc<Models>) {
+        self.models = models;
+        self.wished.clear();
+    }
+
+    /// The model of a name, which is asked of the loader where it is not there yet.
+    fn model(&mut self, name: &str, engine: Engine) -> Result<Arc<Model>, Miss> {
+        let found = self.models.find(name, engine).cloned();
+        if found.as_ref().is_err_and(|why| *why == Decline::TokenizerLoading) {
+            let wish = Wish { folder: folder_of(name), engine };
+            if self.wished.insert(wish.clone()) {
+                // Without a loader nothing is ever loaded.
+                let _ = self.shared.tell.send(Told::Wish(wish));
+            }
+        }
+        found.map_err(Miss::Declined)
+    }
+
+    fn terms(&mut self, exchange: &Exchange, service: &ShardService, api: Api) -> Option<Terms> {
+        let scheme = service.scheme?;
+        let named = &service.service.rule.key.model;
+        let asked = std::str::from_utf8(exchange.facts.model.bytes());
+        let model = match (named.is_empty(), asked) {
+            (false, _) => self.model(named, scheme.contract().engine()),
+            (true, Ok("")) => Err(Miss::ModelEmpty),
+            (true, Ok(asked)) => self.model(asked, scheme.contract().engine()),
+            (true, Err(_)) => Err(Miss::Declined(Decline::NoTokenizer)),
+        };
+        let today = i64::try_from((self.shared.wall)().as_secs()).ok().map(Date::of_unix);
+        Some(Terms { scheme, model, api, today })
+    }
+
+    /// Whether this text is one of those to be checked.
+    fn is_sampled(&mut self) -> bool {
+        self.texts = (self.texts + 1) % SAMPLED;
+        self.texts == 0
+    }
+}
+
+impl<R: Ring> Flow<R> {
+    /// Makes the keys of a request whose rule asks for them, or finds out why it has none. True: a token core
+    /// makes them, and the client waits.
+    pub(crate) fn waits_for_keys(&mut self, client: &mut Client) -> bool {
+        let Some(exchange) = &mut client.exchange else { return false };
+        let Some(service) = exchange.route.service.clone() else { return false };
+        if service.scheme.is_none() {
+            return false;
+        }
+        if let Some(known) = &exchange.keyed {
+            self.exact.know(known);
+            return false;
+        }
+        self.look_again(exchange);
+        let api = match self.admit(exchange, &service) {
+            Ok(api) => api,
+            Err(miss) => return self.exact.lacks(miss),
+        };
+        let Some(terms) = self.exact.text.terms(exchange, &service, api) else { return false };
+        match self.key_or_leave(exchange, &terms) {
+            Ok(None) => self.exact.has(),
+            Ok(Some(long)) => self.hand_over_keys(client, terms, long),
+            Err(miss) => self.exact.lacks(miss),
+        }
+    }
+
+    /// Whether the request's blocks are asked for at all.
+    fn admit(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<Api, Miss> {
+        let (rule, state) = (&service.service.rule.exact, &service.service.exact);
+        let (Some(rule), Some(exact)) = (rule, state) else { return Err(Miss::ModeOff) };
+        if exact.state.is_warming(self.now, rule.warmup) {
+            return Err(Miss::Warmup);
+        }
+        let api = api_of(exchange.head.path.of(&exchange.request)).ok_or(Miss::TextEmpty)?;
+        if rule.completions_only && api == Api::Chat {
+            return Err(Miss::ModeOff);
+        }
+        if !exchange.peeked {
+            return Err(Miss::TextEmpty);
+        }
+        exchange.route.rank_asked = rank_asked(exchange, &self.members, rule);
+        Ok(api)
+    }
+
+    /// Makes the keys if that is short, else tells how far it came.
+    fn key_or_leave(&mut self, exchange: &Exchange, terms: &Terms) -> Result<Option<Long>, Miss> {
+        let body = &exchange.request[exchange.body.clone()];
+        let begun = Terms::cost_of_body(body, &self.members);
+        if begun > INLINE {
+            prompt::is_readable(body, &self.members, terms)?;
+            return Ok(Some(Long::Body));
+        }
+        let exact = &mut self.exact;
+        let checkpoints = exact.text.shared.checkpoints.clone();
+        let Some(left) = exact.reader.begin(body, &self.members, terms, &checkpoints)? else {
+            return Ok(None);
+        };
+        if begun + terms.cost_of_rest(&left) > INLINE {
+            return Ok(Some(Long::Rest(Box::new(left))));
+        }
+        if exact.text.is_sampled()
+            && let Ok(model) = &terms.model
+        {
+            let text = PromptReader::sample(left.text()).to_string();
+            // A check that finds no room is left out.
+            exact.text.shared.queue.push(Job { work: Work::Check(model.clone(), text), reserved: None });
+        }
+        exact.reader.finish(&left, terms, &checkpoints).map(|()| None)
+    }
+
+    /// Gives the rest to a token core, if it has room.
+    fn hand_over_keys(&mut self, client: &mut Client, terms: Terms, long: Long) -> bool {
+        let Some(exchange) = &mut client.exchange else { return false };
+        let body = &exchange.request[exchange.body.clone()];
+        let bytes = match &long {
+            Long::Body => body.len(),
+            Long::Rest(left) => left.text().len(),
+        };
+        let text = &mut self.exact.text;
+        let reserved = Reserved::take(&self.memory.budget, bytes as u64);
+        let (Some(waker), Some(reserved)) = (text.waker.clone(), reserved) else {
+            return self.exact.lacks(Miss::TokenizerBusy);
+        };
+        text.questions += 1;
+        let pending = Pending { number: text.questions, cancelled: Arc::default() };
+        let asked = Asked {
+            sampled: text.is_sampled(),
+            terms,
+            to: Reply { keyed: text.to.clone(), waker },
+            sock: client.sock,
+            number: pending.number,
+            cancelled: pending.cancelled.clone(),
+        };
+        let work = match long {
+            Long::Body => Work::Body(asked, body.to_vec()),
+            Long::Rest(left) => Work::Rest(asked, left),
+        };
+        if !text.shared.queue.push(Job { work, reserved: Some(reserved) }) {
+            return self.exact.lacks(Miss::TokenizerBusy);
+        }
+        exchange.pending = Some(pending);
+        client.stage = Stage::Tokenizing;
+        self.expect_client(client, WAIT);
+        true
+    }
+
+    /// Lets requests go on whose keys came.
+    pub(crate) fn take_keyed(&mut self) {
+        while let Ok(Keyed { sock, number, keys }) = self.exact.text.answers.try_recv() {
+            let Some(mut client) = self.conns.take_client(sock) else { continue };
+            let pending = client.exchange.as_ref().and_then(|exchange| exchange.pending.as_ref());
+            if pending.is_some_and(|pending| pending.number == number) {
+                self.go_on_with(&mut client, keys);
+            }
+            self.conns.put_client(client);
+        }
+    }
+
+    /// The token cores are too slow: the request goes on without keys.
+    pub(crate) fn tokenizing_timeout(&mut self, client: &mut Client) {
+        self.go_on_with(client, Err(Miss::TokenizerBusy));
+    }
+
+    fn go_on_with(&mut self, client: &mut Client, keys: Result<prompt::Keys, Miss>) {
+        let Some(exchange) = &mut client.exchange else { return };
+        exchange.pending = None;
+        exchange.keyed = Some(keys);
+        client.stage = Stage::Dialing;
+        self.choose_and_dial(client);
+    }
+
+    /// Takes over the models that the loader knows by now. Requests that wait keep the one they began with.
+    pub fn publish(&mut self, models: Arc<Models>) {
+        self.exact.text.publish(models);
+    }
+}
+
+/// The API of a path, whatever stands before it.
+fn api_of(path: &[u8]) -> Option<Api> {
+    if path.ends_with(b"/chat/completions") {
+        Some(Api::Chat)
+    } else if path.ends_with(b"/completions") {
+        Some(Api::Completions)
+    } else {
+        None
+    }
+}

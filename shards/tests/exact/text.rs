@@ -1,0 +1,228 @@
+//! Prompts in text over the simulated network: who gets a conversation by the blocks of its rendered text, and what
+//! happens while a token core works on it. What the engines hold is named here by the reference tokenizer alone,
+//! from text written out by hand.
+
+use crate::actors::Asked;
+use crate::world::{Pool, World};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use warmpath_core::control::DrainPhase;
+use warmpath_core::decide::exact::Miss;
+use warmpath_core::decline::Decline;
+use warmpath_core::engine::Engine;
+use warmpath_core::shared::Tier;
+use warmpath_prompt::Tokenizer;
+use warmpath_prompt::load::Files;
+use warmpath_prompt::tokenizer::Choice;
+use warmpath_shards::loader;
+use warmpath_shards::models::{Entry, Models};
+
+const TINY: &[u8] = include_bytes!("../../../core/prompt/tests/tokenizers/tiny.json");
+
+const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}\
+                      {{ '<|im_start|>assistant\n' }}";
+
+fn world(pool: Pool) -> World {
+    let mut world = World::new(pool);
+    publish(&mut world, "org__tiny");
+    world
+}
+
+fn publish(world: &mut World, folder: &str) {
+    let files = Files { tokenizer: TINY.to_vec(), config: None, template: Some(CHATML.into()) };
+    let model = files.model(1, loader::policy(Engine::Vllm), Choice::Fast).unwrap();
+    let mut models = Models::default();
+    models.set_folder(folder, true);
+    models.set(folder, Entry { model: Some(Arc::new(model)), ..Entry::new(Engine::Vllm) });
+    world.flow.publish(Arc::new(models));
+}
+
+fn tokens(text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut ids).unwrap();
+    ids
+}
+
+fn chat(turns: &[(&str, &str)]) -> Asked {
+    let messages: Vec<Value> =
+        turns.iter().map(|(role, content)| json!({"role": role, "content": content})).collect();
+    Asked::chat(json!({"model": "org/tiny", "messages": messages}))
+}
+
+fn rendered(turns: &[(&str, &str)]) -> String {
+    let turn = |(role, content): &(&str, &str)| format!("<|im_start|>{role}\n{content}<|im_end|>\n");
+    turns.iter().map(turn).collect()
+}
+
+/// Words that no other call has.
+fn words(seed: u64, many: usize) -> String {
+    (0..many as u64).map(|at| format!("word {} of {seed}, ", at * 7919 + seed)).collect()
+}
+
+#[test]
+fn a_next_turn_goes_where_the_turn_before_was_computed() {
+    let mut world = world(Pool::of(3));
+    let (system, question, answer) = (words(1, 90), words(2, 20), words(3, 20));
+    let mut turns = vec![("system", system.as_str()), ("user", question.as_str())];
+    assert_eq!(world.ask(chat(&turns)).status, 200);
+    assert_eq!(world.misses().pop(), Some(Miss::NoSignal));
+    // Engine 2 computed the prompt and its own answer.
+    let computed = rendered(&turns) + "<|im_start|>assistant\n" + &answer;
+    world.hold(2, 0, Tier::Gpu, &tokens(&computed));
+    turns.extend([("assistant", answer.as_str()), ("user", "and then?")]);
+    assert_eq!(world.ask(chat(&turns)).endpoint, Some(2));
+    let exact = world.receipts().pop().unwrap().exact.unwrap();
+    let prompt = tokens(&(rendered(&turns) + "<|im_start|>assistant\n"));
+    assert_eq!(exact.prompt_tokens as usize, prompt.len());
+    assert_eq!(exact.predicted_tokens as usize, tokens(&computed).len() / 16 * 16);
+    assert!(!world.checkpoints.is_empty(), "the second turn went on behind the first");
+    world.assert_settled();
+}
+
+#[test]
+fn completions_in_text_are_routed_and_settled() {
+    let mut world = world(Pool::of(2).tokens());
+    let text = words(4, 50);
+    world.hold(1, 0, Tier::Gpu, &tokens(&text));
+    for prompt in [json!(text), json!([text])] {
+        let body = json!({"model": "org/tiny", "prompt": prompt});
+        assert_eq!(world.ask(Asked::of(body)).endpoint, Some(1));
+        assert_eq!(world.receipts().pop().unwrap().reason.unwrap().word(), "exact");
+    }
+    let salted = json!({"model": "org/tiny", "prompt": text, "cache_salt": "s"});
+    world.ask(Asked::of(salted.clone()));
+    assert_eq!(world.misses().pop(), Some(Miss::NoWorker), "a salt gives other names");
+    world.hold_salted(0, &tokens(&text), "s");
+    assert_eq!(world.ask(Asked::of(salted)).endpoint, Some(0));
+    world.assert_settled();
+}
+
+#[test]
+fn what_has_no_keys_is_served_with_its_reason() {
+    let mut world = world(Pool::of(2));
+    world.hold(1, 0, Tier::Gpu, &tokens(&words(5, 50)));
+    let user = json!([{"role": "user", "content": "hi"}]);
+    let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]);
+    for (body, miss) in [
+        (json!({"model": "other", "messages": user}), Miss::Declined(Decline::NoTokenizer)),
+        (json!({"messages": user}), Miss::ModelEmpty),
+        (json!({"model": "org/tiny"}), Miss::TextEmpty),
+        (json!({"model": "org/tiny", "messages": []}), Miss::TextEmpty),
+        (json!({"model": "org/tiny", "messages": image}), Miss::Declined(Decline::MediaPart)),
+        (json!({"model": "org/tiny", "messages": user, "tools": [{}]}), Miss::Declined(Decline::Tools)),
+        (json!({"model": "org/tiny", "messages": [{"role": "user", "content": "x"}]}), Miss::Hashes),
+    ] {
+        assert_eq!(world.ask(Asked::chat(body.clone())).status, 200, "{body}");
+        assert_eq!(world.misses().pop(), Some(miss), "{body}");
+    }
+    let many = json!({"model": "org/tiny", "prompt": ["a", "b"]});
+    assert_eq!(world.ask(Asked::of(many)).status, 200);
+    assert_eq!(world.misses().pop(), Some(Miss::Batch));
+    world.assert_settled();
+}
+
+#[test]
+fn the_rule_s_model_goes_before_the_request_s() {
+    let mut world = world(Pool::of(2).model("org/tiny"));
+    world.hold(1, 0, Tier::Gpu, &tokens(&words(6, 50)));
+    let body = json!({"model": "org/tiny", "prompt": words(6, 50)});
+    assert_eq!(world.ask(Asked::of(body.clone())).endpoint, Some(1));
+    // Its files went.
+    world.flow.publish(Arc::default());
+    world.ask(Asked::of(body));
+    assert_eq!(world.misses().pop(), Some(Miss::Declined(Decline::NoTokenizer)));
+}
+
+#[test]
+fn chats_are_left_alone_where_the_rule_says_completions() {
+    let mut world = world(Pool::of(2).completions_only());
+    let text = words(7, 50);
+    world.hold(1, 0, Tier::Gpu, &tokens(&text));
+    world.ask(chat(&[("user", text.as_str())]));
+    assert_eq!(world.misses().pop(), Some(Miss::ModeOff));
+    assert_eq!(world.ask(Asked::of(json!({"model": "org/tiny", "prompt": text}))).endpoint, Some(1));
+}
+
+#[test]
+fn long_prompts_are_left_to_a_token_core() {
+    for (kind, many) in [("rendered here, encoded there", 700), ("all of it there", 4_000)] {
+        let mut world = world(Pool::of(3));
+        let text = words(8, many);
+        world.hold(2, 0, Tier::Gpu, &tokens(&rendered(&[("user", &text)])));
+        world.works = false;
+        let answers = world.begin(vec![chat(&[("user", &text)])]);
+        world.turns(40);
+        assert!(answers[0].borrow().is_none(), "{kind}: it waits");
+        assert!(world.desk.work_once(&mut world.worker), "{kind}: for this job");
+        assert_eq!(world.wait(&answers)[0].endpoint, Some(2), "{kind}");
+        world.assert_settled();
+    }
+}
+
+#[test]
+fn token_ids_that_are_many_are_hashed_on_a_token_core() {
+    let mut world = world(Pool::of(2));
+    let ids: Vec<u32> = (0..20_000).collect();
+    world.hold(1, 0, Tier::Gpu, &ids);
+    assert_eq!(world.ask(Asked::of(json!({"prompt": ids}))).endpoint, Some(1));
+    assert!(!world.desk.work_once(&mut world.worker), "no job is left");
+}
+
+#[test]
+fn a_request_goes_on_when_token_cores_are_busy_and_a_late_answer_is_for_nobody() {
+    let mut world = world(Pool::of(2));
+    let text = words(9, 4_000);
+    world.hold(1, 0, Tier::Gpu, &tokens(&rendered(&[("user", &text)])));
+    world.works = false;
+    assert_eq!(world.ask(chat(&[("user", &text)])).status, 200);
+    assert_eq!(world.misses().pop(), Some(Miss::TokenizerBusy));
+    assert!(world.desk.work_once(&mut world.worker));
+    assert!(world.checkpoints.is_empty(), "nobody waits for it: it is not even begun");
+    world.turns(5);
+    world.assert_settled();
+}
+
+#[test]
+fn whoever_leaves_takes_the_work_along() {
+    let mut world = world(Pool::of(2));
+    let text = words(10, 4_000);
+    world.works = false;
+    world.ask(chat(&[("user", &text)]).leaving());
+    world.turns(20);
+    let receipt = world.receipts().pop().unwrap();
+    assert_eq!((receipt.status, receipt.endpoint), (0, None));
+    assert!(world.desk.work_once(&mut world.worker));
+    assert!(world.checkpoints.is_empty(), "dropped unread");
+    world.assert_settled();
+    assert_eq!(world.report().clients, 0);
+}
+
+#[test]
+fn who_waits_for_keys_is_served_while_the_shard_goes_down() {
+    let mut world = world(Pool::of(2));
+    let text = words(11, 4_000);
+    world.works = false;
+    let answers = world.begin(vec![chat(&[("user", &text)])]);
+    world.turns(40);
+    world.flow.drain(DrainPhase::Closing);
+    world.turns(5);
+    assert!(answers[0].borrow().is_none());
+    world.works = true;
+    assert_eq!(world.wait(&answers)[0].status, 200);
+    for _ in 0..20 {
+        world.flow.turn(Some(Duration::from_secs(1))).unwrap();
+    }
+    assert!(world.flow.is_quiet());
+}
+
+#[test]
+fn after_a_dead_endpoint_the_keys_are_still_known() {
+    let mut world = world(Pool::of(3).refusing(2));
+    let text = words(12, 4_000);
+    world.hold(2, 0, Tier::Gpu, &tokens(&rendered(&[("user", &text)])));
+    world.hold(1, 0, Tier::Gpu, &tokens(&rendered(&[("user", &text)])[..2_000]));
+    assert_eq!(world.ask(chat(&[("user", &text)])).endpoint, Some(1));
+    assert_eq!(world.receipts().pop().unwrap().retries, 1);
+    world.assert_settled();
+}
