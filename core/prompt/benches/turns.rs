@@ -1,9 +1,10 @@
 //! What a request's keys cost (rows E1 to E3): a cold 8 KB chat, the next turn of an 8k-token and a 128k-token
 //! chat, both cold, and the reference tokenizer alone on the same text. Every text is new to the process but for
-//! what the earlier turn left at its checkpoint. Contenders take turns, so that a busy machine disturbs all alike.
+//! what the earlier turn left at its checkpoint. Times are the thread's CPU time, which a busy machine disturbs
+//! least.
 //!
-//! `cargo bench -p warmpath-prompt -- FOLDER` takes `tokenizer.json` and `tokenizer_config.json` from a folder;
-//! without one, the tiny tokenizer of the tests, whose tokens are short.
+//! `cargo bench -p warmpath-prompt -- FOLDER` takes `tokenizer.json` and `tokenizer_config.json` from a folder with a
+//! chat template; without one, the tiny tokenizer of the tests, whose tokens are short.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -125,8 +126,11 @@ impl Bench {
     fn request(&self, body: &str, checkpoints: &Checkpoints, desk: &mut Desk) -> Spent {
         let mut members = Members::new();
         let extras = Extras::default();
-        let mut clock = Instant::now();
-        let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_nanos() as f64 / 1_000.0;
+        let mut clock = cpu_micros();
+        let mut lap = || {
+            let now = cpu_micros();
+            now - std::mem::replace(&mut clock, now)
+        };
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
         let peek = lap();
         let prompt = self.model.read(Api::Chat, body.as_bytes(), &members, None).expect("a prompt");
@@ -173,9 +177,9 @@ impl Bench {
         let mut micros: Vec<f64> = (0..rounds)
             .map(|_| {
                 let text = self.text(bytes);
-                let begun = Instant::now();
+                let begun = cpu_micros();
                 black_box(self.reference.encode_fast(text.as_str(), false).expect("ids"));
-                begun.elapsed().as_nanos() as f64 / 1_000.0
+                cpu_micros() - begun
             })
             .collect();
         let [p10, p50, p90] = quantiles(&mut micros);
@@ -215,6 +219,12 @@ impl Bench {
             println!("{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  p99 {p99:9.1}");
         }
     }
+}
+
+/// What this thread has computed, in microseconds.
+fn cpu_micros() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
 fn body(turns: &[(&str, String)]) -> String {
