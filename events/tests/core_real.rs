@@ -21,7 +21,7 @@ use warmpath_core::shared::Tier;
 use warmpath_core::table::Table;
 use warmpath_events::thread::{EventCoreHandle, Plan, Thread, start};
 use warmpath_kvindex::{Readers, index};
-use warmpath_ring::{Epoll, Sizes};
+use warmpath_ring::{Epoll, Ring, Sizes, Uring, why_not_uring};
 
 /// How long anything may take on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -109,8 +109,13 @@ fn table(endpoint: SocketAddr, ports: KvPorts) -> Arc<Table> {
 }
 
 fn running() -> (EventCoreHandle, Thread, Readers) {
+    running_on(|sizes| Epoll::new(sizes).map_err(|error| error.to_string()))
+}
+
+fn running_on<R: Ring + 'static>(
+    make: impl FnOnce(Sizes) -> Result<R, String> + Send + 'static,
+) -> (EventCoreHandle, Thread, Readers) {
     let (writer, readers) = index(warmpath_kvindex::Plan::for_blocks(1_000, 64, 1).expect("a plan"), 1);
-    let make = |sizes: Sizes| Epoll::new(sizes).map_err(|error| error.to_string());
     let plan = Plan { sizes: Sizes { buffers: 64, ..Sizes::default() }, ..Plan::default() };
     let (handle, thread) = start(plan, writer, make).expect("started");
     (handle, thread, readers)
@@ -132,6 +137,18 @@ fn wait_for(handle: &EventCoreHandle, is_there: impl Fn(&RankReport) -> bool) ->
 
 #[test]
 fn an_engine_is_discovered_dialled_and_let_go() {
+    dialled_and_let_go(running());
+}
+
+#[test]
+fn an_engine_is_discovered_dialled_and_let_go_by_io_uring() {
+    if let Some((fault, _)) = why_not_uring() {
+        return eprintln!("not tried: {fault}");
+    }
+    dialled_and_let_go(running_on(|sizes| Uring::new(sizes).map_err(|fault| fault.to_string())));
+}
+
+fn dialled_and_let_go((handle, thread, readers): (EventCoreHandle, Thread, Readers)) {
     let live = listen(|stream| publish(stream, "PUB"));
     let replay = listen(|stream| publish(stream, "ROUTER"));
     let sources = format!(
@@ -140,7 +157,6 @@ fn an_engine_is_discovered_dialled_and_let_go() {
         replay.port()
     );
     let http = listen(move |stream| pages(stream, Some(&sources)));
-    let (handle, thread, readers) = running();
     let table = table(http, KvPorts::default());
     handle.follow(table.clone());
     let rank = wait_for(&handle, |rank| rank.blocks[0] == 2 && rank.standing == "complete");

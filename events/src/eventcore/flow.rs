@@ -386,6 +386,10 @@ impl Flow {
         }
         self.is_news = true;
         self.judge(None);
+        if !self.is_admitted() {
+            // Nobody follows it from now on: what it held is not known any more.
+            self.reacquire(index);
+        }
         let identity = self.facts.identity.filter(|_| is_whole);
         for rank in 0..self.ranks.len() as u8 {
             self.place(now, rank, net, index);
