@@ -35,10 +35,12 @@ struct Bench {
 }
 
 fn main() {
-    let seconds = if std::env::args().any(|argument| argument == "--bench") { 5 } else { 1 };
-    let rate = if seconds == 5 { 1_000_000 } else { 20_000 };
-    steady(seconds, rate);
-    storm(seconds, rate);
+    let is_measuring = std::env::args().any(|argument| argument == "--bench");
+    let (seconds, rates) = if is_measuring { (5, [200_000, 1_000_000]) } else { (1, [10_000, 20_000]) };
+    for rate in rates {
+        steady(seconds, rate);
+        storm(seconds, rate);
+    }
 }
 
 fn address(endpoint: usize) -> SocketAddr {

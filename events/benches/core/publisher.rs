@@ -16,6 +16,9 @@ pub const STORED: usize = 64;
 /// Batches that an endpoint keeps before it removes the oldest one's blocks.
 const KEPT: usize = 200;
 
+/// The first of 64 numbers whose removal says nothing.
+const NEVER_HELD: u64 = 1_000;
+
 /// One engine process as its sockets show it.
 #[derive(Default)]
 struct Process {
@@ -30,7 +33,38 @@ pub struct Publisher {
     processes: Vec<Arc<Mutex<Process>>>,
     ports: (u16, u16),
     next: Arc<AtomicU64>,
-    blocks_an_event: usize,
+    template: Template,
+}
+
+/// A batch whose names are filled in: the publisher must not be what is measured.
+struct Template {
+    bytes: Vec<u8>,
+    stored: Vec<usize>,
+    removed: Vec<usize>,
+}
+
+impl Template {
+    fn new(blocks_an_event: usize) -> Template {
+        let bytes = payload(1, Some(1 + STORED as u64), blocks_an_event);
+        let place = |number: u64| {
+            let name = key(number).to_be_bytes();
+            bytes.windows(8).position(|eight| eight == name).expect("a name of eight bytes")
+        };
+        let stored = (1..=STORED as u64).map(place).collect();
+        let removed = (1 + STORED as u64..=2 * STORED as u64).map(place).collect();
+        Template { stored, removed, bytes }
+    }
+
+    /// Stores 64 blocks from `first` on, and removes as many; [`NEVER_HELD`] ones say nothing.
+    fn fill(&self, first: u64, old: u64) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (base, places) in [(first, &self.stored), (old, &self.removed)] {
+            for (at, place) in places.iter().enumerate() {
+                bytes[*place..*place + 8].copy_from_slice(&key(base + at as u64).to_be_bytes());
+            }
+        }
+        bytes
+    }
 }
 
 impl Publisher {
@@ -53,7 +87,8 @@ impl Publisher {
             port
         };
         let ports = (listen("PUB"), listen("ROUTER"));
-        Publisher { processes, ports, next: Arc::new(AtomicU64::new(1)), blocks_an_event }
+        let next = Arc::new(AtomicU64::new(NEVER_HELD + STORED as u64));
+        Publisher { processes, ports, next, template: Template::new(blocks_an_event) }
     }
 
     /// Where they publish and replay.
@@ -75,7 +110,7 @@ impl Publisher {
         let mut process = self.processes[endpoint].lock().expect("a process");
         process.held.push_back(first);
         let old = (process.held.len() > KEPT).then(|| process.held.pop_front()).flatten();
-        let payload = payload(first, old, self.blocks_an_event);
+        let payload = self.template.fill(first, old.unwrap_or(NEVER_HELD));
         let bytes = batch(process.seq, &payload);
         process.seq += 1;
         if let Some(live) = &mut process.live {
@@ -103,7 +138,7 @@ impl Publisher {
             *process = Process::default();
             for seq in 0..KEPT as u64 {
                 let first = self.next.fetch_add(STORED as u64, Relaxed);
-                process.buffer.push((seq, payload(first, None, self.blocks_an_event)));
+                process.buffer.push((seq, self.template.fill(first, NEVER_HELD)));
             }
             process.seq = KEPT as u64;
             if let Some(live) = live {
@@ -152,7 +187,7 @@ fn replies(from: &[u8], process: &Mutex<Process>) -> Vec<u8> {
 }
 
 fn key(number: u64) -> u64 {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63
 }
 
 /// A batch that stores 64 blocks, and removes as many.
