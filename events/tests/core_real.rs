@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use warmpath_core::block::BlockSize;
 use warmpath_core::control::{KvPlane, RankReport};
 use warmpath_core::engine::{Algo, Engine, Seed, Terms};
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::{KvExact, KvPorts, RankMode, body};
 use warmpath_core::shared::Tier;
 use warmpath_core::table::Table;
@@ -100,11 +101,18 @@ fn table(endpoint: SocketAddr, ports: KvPorts) -> Arc<Table> {
         "serviceArguments": {"externalIP": "127.0.0.1", "port": 80},
         "endpoints": [{"endpointIP": "127.0.0.1", "targetPort": endpoint.port(), "weight": 1}],
     });
-    let mut rule = body::parse(&rule, || "r".into()).expect("a rule");
+    let mut rule = body::parse(&rule, &Environment::default(), || "r".into()).expect("a rule");
     let terms = Terms { seed: Seed::Given("0"), ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN) };
     let contract = Engine::Vllm.contract(&terms).expect("a contract");
-    rule.exact =
-        Some(KvExact { contract, version: None, ports, ranks: 1, rank_mode: RankMode::Pin, warmup: 0 });
+    rule.exact = Some(KvExact {
+        contract,
+        version: None,
+        ports,
+        ranks: 1,
+        rank_mode: RankMode::Pin,
+        warmup: 0,
+        completions_only: false,
+    });
     Arc::new(Table::next(&Table::default(), vec![rule], &mut 0, 0))
 }
 

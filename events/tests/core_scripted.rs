@@ -18,6 +18,7 @@ use warmpath_core::SECOND;
 use warmpath_core::block::BlockSize;
 use warmpath_core::control::{RankReport, SourceReport};
 use warmpath_core::engine::{Algo, Engine, Seed, Terms};
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::body;
 use warmpath_core::rule::{KvExact, KvPorts, RankMode, Rule};
 use warmpath_core::shared::{Fence, Tier};
@@ -158,8 +159,9 @@ impl Bench {
             .collect();
         let arguments = serde_json::json!({"externalIP": "10.1.0.1", "port": 80, "model_name": "m"});
         let rule = serde_json::json!({"serviceArguments": arguments, "endpoints": endpoints});
-        let mut rule = body::parse(&rule, || "r".into()).expect("a rule");
+        let mut rule = body::parse(&rule, &Environment::default(), || "r".into()).expect("a rule");
         rule.exact = Some(KvExact {
+            completions_only: false,
             contract: engine.contract(&terms).expect("a contract"),
             version: None,
             ports: KvPorts { publish: 5_557, replay: 6_557, bind: false },
@@ -348,7 +350,7 @@ fn a_source_that_no_rule_names_any_more_is_let_go() {
     assert_eq!(bench.rank().blocks, [2, 0, 0]);
     let page = bench.core.inventory(bench.source(0).source, 0, Tier::Gpu, 0, 1).expect("a page");
     let next = page.next.expect("a second page");
-    let rest = bench.core.inventory(bench.source(0).source, 0, Tier::Gpu, next, 1).expect("a page");
+    let rest = bench.core.inventory(bench.source(0).source, 0, Tier::Gpu, next, 9).expect("a page");
     assert_eq!((page.total, rest.next, page.keys.len() + rest.keys.len()), (2, None, 2));
     assert_eq!(bench.core.inventory(bench.source(0).source, 9, Tier::Gpu, 0, 1), None);
 }

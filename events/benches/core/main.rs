@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use warmpath_core::block::BlockSize;
 use warmpath_core::control::KvPlane;
 use warmpath_core::engine::{Algo, Engine, Seed, Terms};
+use warmpath_core::environment::Environment;
 use warmpath_core::rule::{KvExact, KvPorts, RankMode, body};
 use warmpath_core::shared::{Source, Tier};
 use warmpath_core::table::Table;
@@ -61,9 +62,10 @@ impl Bench {
             "serviceArguments": {"externalIP": "127.0.0.1", "port": 80},
             "endpoints": listed,
         });
-        let mut rule = body::parse(&rule, || "r".into()).expect("a rule");
+        let mut rule = body::parse(&rule, &Environment::default(), || "r".into()).expect("a rule");
         let terms = Terms { seed: Seed::Given("0"), ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN) };
         rule.exact = Some(KvExact {
+            completions_only: false,
             contract: Engine::Vllm.contract(&terms).expect("a contract"),
             version: None,
             ports: KvPorts { publish: live, replay, bind: false },
