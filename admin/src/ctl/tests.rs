@@ -71,6 +71,7 @@ fn receipt(id: &str, at: u64) -> Receipt {
         service: 1,
         model: "m".into(),
         endpoint: Some(([10, 0, 0, 1], 8000).into()),
+        exact: None,
         reason: Some(Reason::LeastLoad),
         status: 200,
         outcome: Outcome::Completed,
