@@ -116,7 +116,7 @@ pub struct RequestFacts {
     /// The model it names (`X-Model`, else the body's `model`).
     pub model: Word<128>,
     /// Its `X-Request-Id`, the client's or made.
-    pub id: Word<64>,
+    pub id: Word<{ warmpath_core::receipt::ID_MAX }>,
     /// Hash of what decides prompt affinity.
     pub prefix: Option<u64>,
 }

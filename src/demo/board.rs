@@ -146,6 +146,7 @@ pub fn row_head() -> String {
             "MODEL",
             "ENDPOINT",
             "WHY",
+            "OVERLAP",
             "STATUS",
             "STREAMED",
             "FIRST BYTE",
@@ -168,6 +169,7 @@ fn row(row: &Row) -> String {
         plain(&receipt.model),
         receipt.endpoint.map_or_else(|| "-".into(), |at| at.to_string()),
         receipt.reason.map_or("-", |reason| reason.word()).into(),
+        overlap(receipt),
         status,
         if receipt.streamed { "yes" } else { "no" }.into(),
         millis(receipt.first_byte),
@@ -177,8 +179,17 @@ fn row(row: &Row) -> String {
     ])
 }
 
-fn line(cells: [String; 10]) -> String {
-    const WIDTHS: [usize; 10] = [12, 12, 21, 12, 6, 8, 10, 10, 7, 0];
+/// Blocks of the prompt that the endpoint held, of those it has; or why blocks did not decide.
+fn overlap(receipt: &Receipt) -> String {
+    let Some(exact) = receipt.exact else { return "-".into() };
+    match (exact.chosen(), exact.missed()) {
+        (Some(chosen), _) => format!("{}/{}", chosen.runs[0], exact.explanation.blocks),
+        (None, missed) => missed.map_or("-", |miss| miss.word()).into(),
+    }
+}
+
+fn line(cells: [String; 11]) -> String {
+    const WIDTHS: [usize; 11] = [12, 12, 21, 14, 10, 6, 8, 10, 10, 7, 0];
     let cells: Vec<_> = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:width$}")).collect();
     cells.join("  ").trim_end().to_string() + "\n"
 }
@@ -212,7 +223,12 @@ fn time_of_day(wall: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmpath_core::block::BlockSize;
     use warmpath_core::decide::Reason;
+    use warmpath_core::decide::exact::{Candidate, Explanation, Miss, Question, Ranking, rank};
+    use warmpath_core::decide::tuning::Tuning;
+    use warmpath_core::fleet::Excluded;
+    use warmpath_core::receipt::ExactReceipt;
 
     fn receipt(at: Nanos, port: u16) -> Receipt {
         Receipt {
@@ -274,6 +290,45 @@ mod tests {
             assert!(row.contains(part), "{part}: {row}");
         }
         assert!(!row.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_request_routed_by_blocks_tells_its_overlap_and_another_why_not() {
+        let candidates = [Candidate {
+            runs: [12, 14, 14],
+            promised: 14,
+            held: 100,
+            available: true,
+            ..Candidate::default()
+        }];
+        let question = Question {
+            candidates: &candidates,
+            blocks: 40,
+            block_size: BlockSize::SIXTEEN,
+            excluded: Excluded::default(),
+            single_pool: true,
+            tuning: &Tuning::default(),
+        };
+        let mut ranking = Ranking::default();
+        rank(&question, || 1, &mut ranking).expect("a holder");
+        let with = |at, reason, explanation| {
+            let exact = ExactReceipt { explanation, rank: None, prompt_tokens: 650, predicted_tokens: 192 };
+            Receipt { exact: Some(exact), reason: Some(reason), ..receipt(at, 8001) }
+        };
+        let mut board = board();
+        let receipts = vec![
+            with(1, Reason::Exact, Explanation::chosen(&question, &ranking, 0)),
+            with(2, Reason::LeastLoad, Explanation::unasked(Miss::NoSignal)),
+            receipt(3, 8001),
+        ];
+        board.take(&[report(0, receipts)], Vec::new(), CLOCKS);
+        let rows = board.rows(3);
+        let cells = |row: usize| -> Vec<String> {
+            rows.lines().nth(row).unwrap().split_whitespace().map(String::from).collect()
+        };
+        assert_eq!(cells(0)[3..5], ["exact", "12/40"]);
+        assert_eq!(cells(1)[3..5], ["least_load", "no_signal"]);
+        assert_eq!(cells(2)[3..5], ["hash_home", "-"]);
     }
 
     #[test]
