@@ -165,6 +165,7 @@ impl<R: Ring> Flow<R> {
         let own_rank = request.rank.is_some();
         exchange.route.explained = Some(explanation);
         exchange.route.prompt_tokens = self.exact.keys.tokens() as u32;
+        exchange.route.predicted_tokens = 0;
         self.count(service, exact, &explanation);
         let Some((choice, candidate)) = chosen else { return false };
         let endpoint = usize::from(candidate.endpoint);
