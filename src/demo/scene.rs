@@ -93,9 +93,9 @@ impl Scene {
         Arc::new(move || {
             let Some(report) = kv.report() else { return false };
             let applied = |source: &SourceReport| source.ranks.first()?.sequence.map(|last| last + 1);
-            // Sources are numbered in the order of the one exact rule's endpoints.
+            // The sources numbered first are the endpoints of the rule for `small`, in order.
             let known = report.sources.iter().map(|source| applied(source).unwrap_or(0));
-            report.sources.len() == engines.len()
+            report.sources.len() >= engines.len()
                 && engines.iter().zip(known).all(|(engine, known)| known >= published(engine))
         })
     }
@@ -136,15 +136,17 @@ impl Scene {
         let rests = match self.engines.len() {
             1 => "",
             _ => {
-                "The first endpoint takes no connections for the middle third of the requests (hash_next: a \
-                 prompt that it would have had).\n"
+                "The first endpoint takes no connections for the middle third of the requests (hash_next: a chat\n\
+                 that it would have had).\n"
             }
         };
         format!(
             "warmpath demo: {} simulated engines behind http://{address}, {} shard(s) on {}\n\
-             Model small gets prompts of token ids, and each goes to the endpoint that holds most of its blocks, \
-             as the engines' events tell (exact; round_robin: nobody holds any). Model large gets chats, which go \
-             by the beginning of their text (hash_home: where that went before).\n{rests}\n\
+             Model small: prompts of token ids. Each goes to the endpoint that holds most of its blocks, as the\n\
+             engines' events tell (exact; round_robin: nobody holds any). PREDICTED: tokens expected in its cache;\n\
+             CACHED: tokens that its answer says were there.\n\
+             Model large: chats. They go by the beginning of their text (hash_home: where that went before;\n\
+             hash_bounded: there was too much to do there).\n{rests}\n\
              Chat with it:    curl -N http://{address}/v1/chat/completions -H 'Content-Type: application/json' \
              -d '{{\"model\":\"small\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\
              Look into it:    warmpath ctl --socket {} rules list\n",
