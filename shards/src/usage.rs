@@ -6,8 +6,7 @@
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
-/// How the keys of both numbers end. No engine writes spaces within a key, and all write these two
-/// unescaped (vLLM 0.28, SGLang 0.5, TensorRT-LLM 1.0, llama.cpp).
+/// How the keys of both numbers end.
 const ENDING: &[u8] = b"_tokens\"";
 /// Bytes of either key with its quotes.
 const KEY: usize = 15;
@@ -22,8 +21,8 @@ enum Member {
 }
 
 impl Member {
-    /// The key as it stands in the answer. Within a string its quotes would be escaped, so these bytes are a key
-    /// wherever they come.
+    /// The key as it stands in the answer (vLLM 0.32.0, llama.cpp b11434). Within a string its quotes would be
+    /// escaped, so these bytes with a colon are a key wherever they come.
     fn key(self) -> &'static [u8; KEY] {
         match self {
             Member::Prompt => b"\"prompt_tokens\"",
@@ -77,8 +76,8 @@ impl Usage {
         self.prompt
     }
 
-    /// Of these, found in its cache, if it told. vLLM does with `--enable-prompt-tokens-details`, SGLang with
-    /// `--enable-cache-report`.
+    /// Of these, found in its cache, if it told. vLLM does with `--enable-prompt-tokens-details`, else it writes
+    /// null (seen in 0.32.0); llama.cpp always does (seen in b11434).
     pub fn cached_tokens(&self) -> Option<u32> {
         self.cached
     }
@@ -149,8 +148,19 @@ impl Usage {
 mod tests {
     use super::*;
 
-    /// As the engines write them; the strings hold what must not be taken for a member.
-    const ANSWERS: [(&str, Option<u32>, Option<u32>); 11] = [
+    /// The first two are of real engines, vLLM 0.32.0 and llama.cpp b11434; strings of the others hold what must
+    /// not be taken for a member.
+    const ANSWERS: [(&str, Option<u32>, Option<u32>); 13] = [
+        (
+            r#"{"usage":{"prompt_tokens": 150, "total_tokens": 151, "completion_tokens": 1, "prompt_tokens_details": null, "completion_tokens_details": null}}"#,
+            Some(150),
+            None,
+        ),
+        (
+            r#"{"usage":{"completion_tokens": 2, "prompt_tokens": 4, "total_tokens": 6, "prompt_tokens_details": {"cached_tokens": 3}}}"#,
+            Some(4),
+            Some(3),
+        ),
         (
             r#"{"choices":[{"text":"\"cached_tokens\":9,"}],"usage":{"prompt_tokens":192,"total_tokens":208,"completion_tokens":16,"prompt_tokens_details":{"cached_tokens":144}}}"#,
             Some(192),
