@@ -57,6 +57,10 @@ pub struct ExactReceipt {
     pub prompt_tokens: u32,
     /// Tokens of it that the endpoint was expected to have cached.
     pub predicted_tokens: u32,
+    /// Tokens of it that the engine says it had cached; `None` where its answer does not tell.
+    pub cached_tokens: Option<u32>,
+    /// Tokens of the prompt as the engine counted them; `None` where its answer does not tell.
+    pub engine_tokens: Option<u32>,
 }
 
 impl ExactReceipt {

@@ -3,6 +3,7 @@
 
 use crate::budget::Budget;
 use crate::services::ShardService;
+use crate::usage::Usage;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -171,6 +172,8 @@ pub struct Answer {
     pub rechunk: bool,
     /// An event stream.
     pub streamed: bool,
+    /// What it tells of the engine's cache, where its rule routes exactly.
+    pub usage: Option<Usage>,
     /// All of it came from the endpoint.
     pub complete: bool,
     /// Bytes sent on.

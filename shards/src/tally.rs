@@ -127,6 +127,8 @@ impl Tally {
             rank: route.rank.as_ref().and_then(|rank| rank.rank()),
             prompt_tokens: route.prompt_tokens,
             predicted_tokens: route.predicted_tokens,
+            cached_tokens: exchange.answer.usage.and_then(|usage| usage.cached_tokens()),
+            engine_tokens: exchange.answer.usage.and_then(|usage| usage.prompt_tokens()),
         });
         match self.records.get_mut(self.next_record) {
             Some(place) => *place = record,
