@@ -159,6 +159,9 @@ fn exact_lines(exact: &Value) -> String {
                 text("predicted_tokens")
             );
         }
+        if !exact["cached_tokens"].is_null() {
+            out += &format!("; {} were, the engine says", text("cached_tokens"));
+        }
         out.push('\n');
     }
     if !exact["missed"].is_null() {

@@ -52,7 +52,14 @@ pub fn receipt(id: &str, at: Nanos, explanation: Explanation) -> Receipt {
         Decided::Chosen { reason, .. } => (reason, first.map(|c| port(c.endpoint)), first.map(|c| c.rank)),
         Decided::Missed(_) => (Reason::LeastLoad, Some(port(1)), None),
     };
-    let exact = ExactReceipt { explanation, rank, prompt_tokens: 650, predicted_tokens: 192 };
+    let exact = ExactReceipt {
+        explanation,
+        rank,
+        prompt_tokens: 650,
+        predicted_tokens: 192,
+        cached_tokens: Some(192),
+        engine_tokens: Some(650),
+    };
     Receipt {
         at,
         id: id.into(),

@@ -98,6 +98,24 @@ pub const FAMILIES: &[Family] = &[
             each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.predicted_tokens));
         },
     ),
+    family(
+        "warmpath_exact_cached_tokens_total",
+        "counter",
+        "Tokens that the engines' answers to these requests say were cached.",
+        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.cached_tokens)),
+    ),
+    family(
+        "warmpath_exact_answers_told_total",
+        "counter",
+        "Answers to requests routed by blocks that tell how much was cached.",
+        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.told)),
+    ),
+    family(
+        "warmpath_exact_answers_as_predicted_total",
+        "counter",
+        "Of these, answers that tell exactly what was expected.",
+        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.as_predicted)),
+    ),
 ];
 
 fn misses(report: &ExactReport) -> u64 {
@@ -137,6 +155,9 @@ fn each_service(facts: &Facts, mut each: impl FnMut(&Service, &ExactReport)) {
             sum.zero_hits += report.zero_hits;
             sum.prompt_tokens += report.prompt_tokens;
             sum.predicted_tokens += report.predicted_tokens;
+            sum.cached_tokens += report.cached_tokens;
+            sum.told += report.told;
+            sum.as_predicted += report.as_predicted;
         }
         each(service, &sum);
     }

@@ -85,6 +85,9 @@ fn report(shard: usize) -> ShardReport {
             zero_hits: 6,
             prompt_tokens: 1_000,
             predicted_tokens: 640,
+            cached_tokens: 600,
+            told: 30,
+            as_predicted: 29,
         },
         ExactReport { service: 5, endpoints: vec![exact_count(7, 1, 0, 0)], ..ExactReport::default() },
     ];
@@ -273,6 +276,9 @@ fn exact_routings_own_families_tell_rules_endpoints_and_reasons_apart() {
     }
     assert_eq!(value("warmpath_exact_prompt_tokens_total", rule), 2_000.0);
     assert_eq!(value("warmpath_exact_predicted_tokens_total", rule), 1_280.0);
+    assert_eq!(value("warmpath_exact_cached_tokens_total", rule), 1_200.0);
+    assert_eq!(value("warmpath_exact_answers_told_total", rule), 60.0);
+    assert_eq!(value("warmpath_exact_answers_as_predicted_total", rule), 58.0);
     let other = "service=\"5\",rule=\"shares\",model=\"\"";
     assert_eq!(value("warmpath_exact_prompt_tokens_total", other), 0.0);
 }

@@ -98,6 +98,7 @@ fn exact_part(exact: &ExactReceipt, endpoints: &Endpoints) -> Value {
         "overlap_blocks": chosen.map(|c| c.runs[0]),
         "promised_blocks": chosen.map(|c| c.promised),
         "predicted_tokens": chosen.map(|_| exact.predicted_tokens),
+        "cached_tokens": exact.cached_tokens,
         "missed": missed.map(|m| m.word()),
         "missed_why": missed.map(why::missed),
         "passed_over": passed_over(exact, endpoints),
