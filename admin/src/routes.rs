@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{kv, load_balancer as lb, models, status};
+use crate::rest::{explain, kv, load_balancer as lb, models, status};
 use percent_encoding::percent_decode_str;
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
 
@@ -132,6 +132,11 @@ pub const ROUTES: &[Route] = &[
         "take the drained stream of ?service_id=&ep_idx= over again",
     ),
     own("/netlox/v1/config/ai/models", models::list, "models whose text can be tokenized"),
+    reports(
+        "/netlox/v1/config/ai/explain",
+        explain::explain,
+        "where the last requests went and why, newest first; ?id=, ?limit=N, ?since=CURSOR",
+    ),
     reports("/netlox/v1/receipts", status::receipts, "recent requests; ?last=N, ?since=CURSOR"),
 ];
 

@@ -170,6 +170,8 @@ impl<R: Ring> Flow<R> {
         else {
             return false;
         };
+        // After a failed attempt they were the last endpoint's.
+        (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
         let request = Request {
             service: &service.service,
             terms,

@@ -48,6 +48,7 @@ pub mod token_core;
 pub mod tokenize;
 mod transport;
 mod upload;
+pub mod usage;
 
 pub use buffers::SPARE_BYTES_MAX;
 pub use flow::Flow;

@@ -5,6 +5,7 @@
 mod actors;
 mod files;
 mod text;
+mod usage;
 mod world;
 
 use actors::Asked;
