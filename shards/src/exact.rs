@@ -56,7 +56,7 @@ impl Blocks {
     pub fn exact(&self) -> Result<Exact, String> {
         let reader = self.readers.reader().ok_or("the index was planned for fewer readers")?;
         let overlap = Overlap::new(reader, self.promises.clone());
-        Ok(Exact::new(overlap, self.tuning.clone(), ShardText::new(self.text.clone())))
+        Ok(Exact::new(overlap, self.tuning.clone(), ShardText::new(&self.text)))
     }
 }
 

@@ -208,3 +208,74 @@ impl Asked {
         self.cancelled.load(Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam::channel::unbounded;
+    use warmpath_core::block::BlockSize;
+    use warmpath_core::engine::{Algo, Engine, Terms as Naming};
+    use warmpath_prompt::{Api, Scheme};
+
+    struct Deaf;
+
+    impl Wake for Deaf {
+        fn wake(&self) {}
+    }
+
+    fn job(number: u64, bytes: usize, keyed: &Sender<Keyed>) -> (Job, Arc<AtomicBool>) {
+        let naming = Naming::plain(Algo::Tokens, BlockSize::SIXTEEN);
+        let scheme = Scheme::new(Engine::Vllm.contract(&naming).expect("a contract"));
+        let cancelled: Arc<AtomicBool> = Arc::default();
+        let asked = Asked {
+            terms: Terms { scheme, model: Err(Miss::ModelEmpty), api: Api::Completions, today: None },
+            sampled: false,
+            to: Reply { keyed: keyed.clone(), waker: Arc::new(Deaf) },
+            sock: Sock { slot: 0, generation: 0 },
+            number,
+            cancelled: cancelled.clone(),
+        };
+        let body = format!("{{\"prompt\": \"{}\"}}", "x".repeat(bytes)).into_bytes();
+        (Job { work: Work::Body(asked, body), reserved: None }, cancelled)
+    }
+
+    fn numbers(answers: &Receiver<Keyed>) -> Vec<u64> {
+        answers.try_iter().map(|keyed| keyed.number).collect()
+    }
+
+    #[test]
+    fn short_jobs_overtake_long_ones_and_starve_none() {
+        let (queue, desk) = queue(Arc::new(Checkpoints::new(0, 0)));
+        let (keyed, answers) = unbounded();
+        let sizes = [vec![LONG; 2], vec![1; 20]].concat();
+        assert!(sizes.iter().zip(0..).all(|(bytes, number)| queue.push(job(number, *bytes, &keyed).0)));
+        let mut worker = Worker::default();
+        while desk.work_once(&mut worker) {}
+        let order = numbers(&answers);
+        assert_eq!((order.len(), &order[..3]), (22, &[2, 3, 4][..]));
+        assert_eq!((order[8], order[17]), (0, 1), "each after eight short ones: {order:?}");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_not_answered() {
+        let (queue, desk) = queue(Arc::new(Checkpoints::new(0, 0)));
+        let (keyed, answers) = unbounded();
+        let ((first, cancelled), (second, _)) = (job(1, 1, &keyed), job(2, 1, &keyed));
+        assert!(queue.push(first) && queue.push(second));
+        cancelled.store(true, Relaxed);
+        let mut worker = Worker::default();
+        while desk.work_once(&mut worker) {}
+        assert_eq!(numbers(&answers), [2]);
+    }
+
+    #[test]
+    fn a_full_lane_and_an_empty_desk_take_nothing() {
+        let (queue, desk) = queue(Arc::new(Checkpoints::new(0, 0)));
+        let (keyed, _answers) = unbounded();
+        assert!((0..LANE as u64).all(|number| queue.push(job(number, 1, &keyed).0)));
+        assert!(!queue.push(job(0, 1, &keyed).0));
+        assert!(queue.push(job(0, LONG, &keyed).0), "the other lane has room");
+        drop(desk);
+        assert!(!queue.push(job(0, LONG, &keyed).0));
+    }
+}

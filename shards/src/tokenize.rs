@@ -49,8 +49,11 @@ pub struct Text {
 /// One shard's share of it.
 pub(crate) struct ShardText {
     /// The models, as published last.
-    pub models: Arc<Models>,
-    shared: Text,
+    models: Arc<Models>,
+    checkpoints: Arc<Checkpoints>,
+    wall: fn() -> Duration,
+    queue: TokenQueue,
+    tell: Sender<Told>,
     /// Asked of the loader since then.
     wished: HashSet<Wish>,
     answers: Receiver<Keyed>,
@@ -95,11 +98,15 @@ impl Text {
 }
 
 impl ShardText {
-    pub(crate) fn new(shared: Text) -> ShardText {
+    /// Without the other ends of the channels: where nobody has them, nobody works, and that shows at once.
+    pub(crate) fn new(shared: &Text) -> ShardText {
         let (to, answers) = unbounded();
         ShardText {
             models: Arc::default(),
-            shared,
+            checkpoints: shared.checkpoints.clone(),
+            wall: shared.wall,
+            queue: shared.queue.clone(),
+            tell: shared.tell.clone(),
             wished: HashSet::new(),
             answers,
             to,
@@ -127,7 +134,7 @@ impl ShardText {
             let wish = Wish { folder: folder_of(name), engine };
             if self.wished.insert(wish.clone()) {
                 // Without a loader nothing is ever loaded.
-                let _ = self.shared.tell.send(Told::Wish(wish));
+                let _ = self.tell.send(Told::Wish(wish));
             }
         }
         found.map_err(Miss::Declined)
@@ -143,7 +150,7 @@ impl ShardText {
             (true, Ok(asked)) => self.model(asked, scheme.contract().engine()),
             (true, Err(_)) => Err(Miss::Declined(Decline::NoTokenizer)),
         };
-        let today = i64::try_from((self.shared.wall)().as_secs()).ok().map(Date::of_unix);
+        let today = i64::try_from((self.wall)().as_secs()).ok().map(Date::of_unix);
         Some(Terms { scheme, model, api, today })
     }
 
@@ -207,7 +214,7 @@ impl<R: Ring> Flow<R> {
             return Ok(Some(Long::Body));
         }
         let exact = &mut self.exact;
-        let checkpoints = exact.text.shared.checkpoints.clone();
+        let checkpoints = exact.text.checkpoints.clone();
         let Some(left) = exact.reader.begin(body, &self.members, terms, &checkpoints)? else {
             return Ok(None);
         };
@@ -219,7 +226,7 @@ impl<R: Ring> Flow<R> {
         {
             let text = PromptReader::sample(left.text()).to_string();
             // A check that finds no room is left out.
-            exact.text.shared.queue.push(Job { work: Work::Check(model.clone(), text), reserved: None });
+            exact.text.queue.push(Job { work: Work::Check(model.clone(), text), reserved: None });
         }
         exact.reader.finish(&left, terms, &checkpoints).map(|()| None)
     }
@@ -251,7 +258,7 @@ impl<R: Ring> Flow<R> {
             Long::Body => Work::Body(asked, body.to_vec()),
             Long::Rest(left) => Work::Rest(asked, left),
         };
-        if !text.shared.queue.push(Job { work, reserved: Some(reserved) }) {
+        if !text.queue.push(Job { work, reserved: Some(reserved) }) {
             return self.exact.lacks(Miss::TokenizerBusy);
         }
         exchange.pending = Some(pending);

@@ -4,7 +4,7 @@
 use super::board::{Clocks, Seen};
 use super::talk::Caught;
 use super::tokens::ANSWER;
-use crate::plane::{Driver, Known, Plane};
+use crate::plane::{Driver, Known, Plane, Texts};
 use crate::serve;
 use serde_json::json;
 use std::net::{SocketAddr, TcpListener};
@@ -239,7 +239,9 @@ fn plane() -> Result<(&'static str, Plane), String> {
         seed: serve::random(),
     };
     let environment = Environment::default();
-    let start = |driver| Plane::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)), &environment, KNOWN);
+    let start = |driver| {
+        Plane::start(driver, &plan, Arc::new(Budget::new(BODY_BYTES)), &environment, KNOWN, &Texts::default())
+    };
     let on_epoll = |fault: String| {
         eprintln!("warmpath: {fault}; the demo goes on with epoll");
         start(Driver::Epoll).map(|plane| ("epoll", plane))
