@@ -11,6 +11,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("parser", &[]),
     ("shards/ring", &[]),
     ("core", &["parser"]),
+    ("core/prompt", &["parser", "core"]),
     ("kvindex", &["core"]),
     ("events", &["parser", "core", "kvindex", "shards/ring"]),
     ("shards", &["parser", "core", "kvindex", "shards/ring"]),
@@ -22,6 +23,10 @@ const ORDER: &[(&str, &[&str])] = &[
 
 /// The only files that may hold `unsafe`.
 const UNSAFE: &[&str] = &["shards/ring/src/uring/", "shards/ring/src/tcp_info.rs", "kvindex/src/publish.rs"];
+
+/// Crates whose atomics and locks stand in one file.
+const SHARED: &[(&str, &str)] =
+    &[("core/src/", "core/src/shared"), ("core/prompt/src/", "core/prompt/src/shared.rs")];
 
 /// Crates without clock, thread and socket.
 const PURE: &[&str] = &["core/src/", "parser/src/", "kvindex/src/"];
@@ -137,10 +142,15 @@ fn unsafe_stands_only_in_the_listed_files() {
 }
 
 #[test]
-fn atomics_of_core_stand_in_one_place() {
-    let shared = |f: &&File| f.path == "core/src/shared.rs" || f.path.starts_with("core/src/shared/");
-    for file in files().iter().filter(|f| f.path.starts_with("core/src/") && !shared(f)) {
-        assert_eq!(lines(&file.text, "atomic"), [""; 0], "{}: shared state belongs in shared/", file.path);
+fn atomics_and_locks_of_core_and_prompt_stand_in_one_place_each() {
+    for (folder, shared) in SHARED {
+        let apart = |f: &&File| f.path.starts_with(folder) && !f.path.starts_with(shared);
+        for file in files().iter().filter(apart) {
+            for word in ["atomic", "Mutex", "RwLock", "OnceLock"] {
+                let found = lines(production(file), word);
+                assert_eq!(found, [""; 0], "{}: shared state belongs in {shared}", file.path);
+            }
+        }
     }
 }
 

@@ -1,0 +1,252 @@
+//! What a request's keys cost (rows E1 to E3): a cold 8 KB chat, the next turn of an 8k-token and a 128k-token
+//! chat, both cold, and the reference tokenizer alone on the same text. Every text is new to the process but for
+//! what the earlier turn left at its checkpoint. Times are the thread's CPU time, which a busy machine disturbs
+//! least.
+//!
+//! `cargo bench -p warmpath-prompt -- FOLDER` takes `tokenizer.json` and `tokenizer_config.json` from a folder with a
+//! chat template; without one, the tiny tokenizer of the tests, whose tokens are short.
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::Instant;
+use warmpath_core::block::BlockSize;
+use warmpath_core::engine::{Algo, Engine, Extras, Seed, Terms, Version};
+use warmpath_parser::json::{JsonLimits, Members, peek};
+use warmpath_prompt::load::Files;
+use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::{Api, Checkpoints, Desk, Model, Policy, Scheme};
+
+const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}\
+                      <|im_start|>assistant\n";
+
+/// Where words come from: prose and code.
+const SOURCES: [&str; 3] = [
+    include_str!("../../../ARCHITECTURE.md"),
+    include_str!("../../../README.md"),
+    include_str!("../src/tokenizer/boundary.rs"),
+];
+
+struct Bench {
+    model: Model,
+    reference: tokenizers::Tokenizer,
+    scheme: Scheme,
+    words: Vec<&'static str>,
+    seed: u64,
+}
+
+/// Microseconds of the parts of one request.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    peek: f64,
+    render: f64,
+    plan: f64,
+    keys: f64,
+}
+
+impl Spent {
+    fn all(&self) -> f64 {
+        self.peek + self.render + self.plan + self.keys
+    }
+}
+
+fn main() {
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let folder = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).map(PathBuf::from);
+    let mut bench = Bench::new(folder.filter(|_| measuring));
+    let rounds = |many: usize| if measuring { many } else { 1 };
+    let kib = |many: usize| if measuring { many << 10 } else { many << 7 };
+    println!(
+        "fast tokenizer: {}",
+        bench.model.tokenizer().refusal().map_or("in use".into(), |r| r.to_string())
+    );
+    bench.cold("cold chat, 8 KB", kib(8), rounds(400));
+    bench.next("next turn, 8k tokens", kib(32), rounds(300));
+    bench.cold("cold chat, 32 KB", kib(32), rounds(150));
+    bench.next("next turn, 128k tokens", kib(512), rounds(40));
+    bench.cold("cold chat, 512 KB", kib(512), rounds(20));
+    bench.alone("reference alone, 8 KB", kib(8), rounds(40));
+    bench.alone("reference alone, 32 KB", kib(32), rounds(20));
+    bench.alone("reference alone, 512 KB", kib(512), rounds(3));
+    if measuring {
+        bench.contended(rounds(3_000));
+    }
+}
+
+impl Bench {
+    fn new(folder: Option<PathBuf>) -> Bench {
+        let files = match folder {
+            Some(folder) => Files::read(&folder).expect("a model's files"),
+            None => Files {
+                tokenizer: include_bytes!("../tests/tokenizers/tiny.json").to_vec(),
+                config: None,
+                template: Some(CHATML.into()),
+            },
+        };
+        let begun = Instant::now();
+        let model = files.model(1, Policy::plain(), Choice::Fast).expect("a model");
+        println!("load and verify: {} ms", begun.elapsed().as_millis());
+        let terms = Terms {
+            version: Some(Version::new(0, 33, 0)),
+            seed: Seed::Given("0"),
+            ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN)
+        };
+        Bench {
+            model,
+            reference: tokenizers::Tokenizer::from_bytes(&files.tokenizer).expect("a tokenizer"),
+            scheme: Scheme::new(Engine::Vllm.contract(&terms).expect("a contract")),
+            words: SOURCES.iter().flat_map(|text| text.split_inclusive(' ')).collect(),
+            seed: 1,
+        }
+    }
+
+    /// Text of some `bytes`, in runs of words that no other text has.
+    fn text(&mut self, bytes: usize) -> String {
+        let mut text = String::with_capacity(bytes + 64);
+        while text.len() < bytes {
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (self.seed >> 33) as usize % (self.words.len() - 16);
+            text.extend(self.words[at..at + 1 + (self.seed >> 60) as usize].iter().copied());
+        }
+        text
+    }
+
+    /// A conversation of `bytes` in turns of a KiB, ending on a question.
+    fn conversation(&mut self, bytes: usize) -> Vec<(&'static str, String)> {
+        let mut turns = vec![("system", self.text(1 << 10))];
+        let pairs = (bytes / 2048).max(2) - 1;
+        for _ in 0..pairs {
+            turns.push(("user", self.text(1 << 10)));
+            turns.push(("assistant", self.text(1 << 10)));
+        }
+        turns.push(("user", self.text(200)));
+        turns
+    }
+
+    fn request(&self, body: &str, checkpoints: &Checkpoints, desk: &mut Desk) -> Spent {
+        let mut members = Members::new();
+        let extras = Extras::default();
+        let mut clock = cpu_micros();
+        let mut lap = || {
+            let now = cpu_micros();
+            now - std::mem::replace(&mut clock, now)
+        };
+        peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
+        let peek = lap();
+        let prompt = self.model.read(Api::Chat, body.as_bytes(), &members, None).expect("a prompt");
+        let render = lap();
+        let plan = self.model.plan(prompt, &self.scheme, &extras, checkpoints, desk).expect("a plan");
+        let planned = lap();
+        self.model.keys(&plan, &self.scheme, &extras, checkpoints, desk).expect("keys");
+        black_box(&desk.keys);
+        Spent { peek, render, plan: planned, keys: lap() }
+    }
+
+    fn cold(&mut self, title: &str, bytes: usize, rounds: usize) {
+        let checkpoints = Checkpoints::new(256 << 20, 1);
+        let mut desk = Desk::default();
+        let spent = (0..rounds).map(|_| {
+            let turns = self.conversation(bytes);
+            self.request(&body(&turns), &checkpoints, &mut desk)
+        });
+        let spent: Vec<Spent> = spent.collect();
+        report(title, desk.tokens, desk.reused, spent);
+    }
+
+    fn next(&mut self, title: &str, bytes: usize, rounds: usize) {
+        let checkpoints = Checkpoints::new(256 << 20, 1);
+        let mut desk = Desk::default();
+        let spent = (0..rounds).map(|_| {
+            let mut turns = self.conversation(bytes);
+            self.request(&body(&turns), &checkpoints, &mut desk);
+            turns.push(("assistant", self.text(600)));
+            turns.push(("user", self.text(200)));
+            self.request(&body(&turns), &checkpoints, &mut desk)
+        });
+        let spent: Vec<Spent> = spent.collect();
+        report(title, desk.tokens, desk.reused, spent);
+        println!(
+            "{:24} {} checkpoints of {} bytes each",
+            "",
+            checkpoints.len(),
+            checkpoints.bytes() / checkpoints.len()
+        );
+    }
+
+    fn alone(&mut self, title: &str, bytes: usize, rounds: usize) {
+        let mut micros: Vec<f64> = (0..rounds)
+            .map(|_| {
+                let text = self.text(bytes);
+                let begun = cpu_micros();
+                black_box(self.reference.encode_fast(text.as_str(), false).expect("ids"));
+                cpu_micros() - begun
+            })
+            .collect();
+        let [p10, p50, p90] = quantiles(&mut micros);
+        println!("{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}");
+    }
+
+    /// Finding a prompt's checkpoint while another thread keeps inserting.
+    fn contended(&mut self, rounds: usize) {
+        let checkpoints = Checkpoints::new(32 << 20, 1);
+        let turns = self.conversation(8 << 10);
+        let (known, others) =
+            (body(&turns), (0..300).map(|_| body(&self.conversation(4 << 10))).collect::<Vec<_>>());
+        self.request(&known, &checkpoints, &mut Desk::default());
+        let (this, checkpoints, others) = (&*self, &checkpoints, &others);
+        let measure = |desk: &mut Desk| -> Vec<f64> {
+            (0..rounds).map(|_| this.request(&known, checkpoints, desk).plan).collect()
+        };
+        let mut alone = measure(&mut Desk::default());
+        let mut beside = std::thread::scope(|scope| {
+            let (begun, ended) = std::sync::mpsc::channel::<()>();
+            let churn = move || {
+                let mut desk = Desk::default();
+                while ended.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                    others.iter().for_each(|other| {
+                        this.request(other, checkpoints, &mut desk);
+                    });
+                }
+            };
+            scope.spawn(churn);
+            let measured = measure(&mut Desk::default());
+            drop(begun);
+            measured
+        });
+        for (title, micros) in [("plan alone", &mut alone), ("plan, another inserting", &mut beside)] {
+            let [p10, p50, p90] = quantiles(micros);
+            let p99 = micros[micros.len() * 99 / 100];
+            println!("{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  p99 {p99:9.1}");
+        }
+    }
+}
+
+/// What this thread has computed, in microseconds.
+fn cpu_micros() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+fn body(turns: &[(&str, String)]) -> String {
+    let turn = |(role, text): &(&str, String)| serde_json::json!({"role": role, "content": text});
+    let messages: Vec<_> = turns.iter().map(turn).collect();
+    serde_json::json!({"model": "m", "stream": true, "messages": messages}).to_string()
+}
+
+fn quantiles(micros: &mut [f64]) -> [f64; 3] {
+    micros.sort_by(f64::total_cmp);
+    [10, 50, 90].map(|share| micros[micros.len() * share / 100])
+}
+
+fn report(title: &str, tokens: u64, reused: u64, spent: Vec<Spent>) {
+    let [p10, p50, p90] = quantiles(&mut spent.iter().map(Spent::all).collect::<Vec<_>>());
+    let median = |part: fn(&Spent) -> f64| quantiles(&mut spent.iter().map(part).collect::<Vec<_>>())[1];
+    println!(
+        "{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  (json {:.1}, template {:.1}, lookup {:.1}, tokens and \
+         keys {:.1}; {tokens} tokens, {reused} reused)",
+        median(|s| s.peek),
+        median(|s| s.render),
+        median(|s| s.plan),
+        median(|s| s.keys),
+    );
+}

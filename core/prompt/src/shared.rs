@@ -1,0 +1,204 @@
+//! The only locks and atomics of this crate: the checkpoints that all shards share, and the word whether a fast
+//! tokenizer is still trusted. Owns their bounds and their protocol; a part's lock is held for a lookup or an
+//! insertion, never while something is encoded, hashed or freed.
+
+use crate::checkpoint::{Key, Prefix};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Parts of a store; two threads meet in one of them once in so many times.
+const PARTS: usize = 16;
+
+/// How many entries an insertion may spare because they were used since the last time.
+const SPARED: usize = 8;
+
+/// Checkpoints of all models and rules, bounded in bytes.
+pub struct Checkpoints {
+    parts: Box<[Mutex<Part>]>,
+    part_bytes: usize,
+    secret: u64,
+}
+
+#[derive(Default)]
+struct Part {
+    entries: HashMap<Key, Entry, BuildHasherDefault<Plain>>,
+    /// Keys in the order in which they are looked at for eviction.
+    order: VecDeque<Key>,
+    bytes: usize,
+}
+
+struct Entry {
+    prefix: Arc<Prefix>,
+    used: bool,
+}
+
+impl Checkpoints {
+    /// A store of at most `bytes`, whose keys are hashed under `secret`, drawn once in a process's life.
+    pub fn new(bytes: usize, secret: u64) -> Checkpoints {
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        Checkpoints { parts, part_bytes: bytes / PARTS, secret }
+    }
+
+    pub(crate) fn secret(&self) -> u64 {
+        self.secret
+    }
+
+    /// Bytes that the checkpoints take now.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| lock(part).bytes).sum()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| lock(part).entries.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Prefix>> {
+        let mut part = lock(self.part(key));
+        let entry = part.entries.get_mut(key)?;
+        entry.used = true;
+        Some(entry.prefix.clone())
+    }
+
+    /// Takes a checkpoint in and drops others for it, oldest first, those used since once spared. One that is
+    /// there already stays, one larger than a part is left out.
+    pub(crate) fn insert(&self, key: Key, prefix: Prefix) {
+        let bytes = prefix.bytes();
+        if bytes > self.part_bytes {
+            return;
+        }
+        let mut evicted = Vec::new();
+        let mut part = lock(self.part(&key));
+        if part.entries.contains_key(&key) {
+            return;
+        }
+        part.make_room(self.part_bytes - bytes, &mut evicted);
+        part.bytes += bytes;
+        part.order.push_back(key);
+        part.entries.insert(key, Entry { prefix: Arc::new(prefix), used: false });
+        drop(part);
+    }
+
+    fn part(&self, key: &Key) -> &Mutex<Part> {
+        &self.parts[key.spread() as usize % PARTS]
+    }
+}
+
+impl Part {
+    fn make_room(&mut self, most: usize, evicted: &mut Vec<Arc<Prefix>>) {
+        let mut spared = 0;
+        while self.bytes > most {
+            let Some(key) = self.order.pop_front() else { return };
+            if let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.used && spared < SPARED) {
+                entry.used = false;
+                spared += 1;
+                self.order.push_back(key);
+            } else if let Some(entry) = self.entries.remove(&key) {
+                self.bytes -= entry.prefix.bytes();
+                evicted.push(entry.prefix);
+            }
+        }
+    }
+}
+
+fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keys are hashes already.
+#[derive(Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// Whether a fast tokenizer is trusted. It ends once and for all; each reader decides by itself, so relaxed.
+#[derive(Default)]
+pub(crate) struct Trust {
+    ended: AtomicBool,
+}
+
+impl Trust {
+    pub(crate) fn holds(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u64) -> Key {
+        Key::of_test(n)
+    }
+
+    fn prefix(tokens: u64) -> Prefix {
+        Prefix::of_test(tokens)
+    }
+
+    #[test]
+    fn a_store_keeps_within_its_bytes_and_spares_what_is_used() {
+        let room = 40 * prefix(0).bytes();
+        let store = Checkpoints::new(PARTS * room, 0);
+        for n in 0..10_000 {
+            store.insert(key(n), prefix(n));
+            assert!(store.get(&key(0)).is_some(), "used every time, gone at {n}");
+        }
+        assert!(store.bytes() <= PARTS * room, "{}", store.bytes());
+        assert!(store.len() > 30 * PARTS, "{}", store.len());
+        assert_eq!(store.get(&key(9_999)).map(|prefix| prefix.tokens), Some(9_999));
+        assert!(store.get(&key(1)).is_none());
+    }
+
+    #[test]
+    fn what_is_there_stays_and_what_is_too_large_is_left_out() {
+        let store = Checkpoints::new(PARTS * prefix(0).bytes(), 0);
+        store.insert(key(1), prefix(1));
+        store.insert(key(1), prefix(2));
+        assert_eq!(store.get(&key(1)).map(|prefix| prefix.tokens), Some(1));
+        let none = Checkpoints::new(0, 0);
+        none.insert(key(1), prefix(1));
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn threads_share_a_store() {
+        let store = Checkpoints::new(PARTS * 20 * prefix(0).bytes(), 0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    for n in 0..2_000 {
+                        store.insert(key(n * 4 + thread), prefix(n * 4 + thread));
+                        if let Some(found) = store.get(&key(n)) {
+                            assert_eq!(found.tokens, n);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(store.bytes(), store.len() * prefix(0).bytes());
+    }
+}

@@ -1,0 +1,12 @@
+//! From a body to keys, as a whole: templates against Jinja2's texts, cuts against whole texts, turns against
+//! chains of whole prompts. Owns no case itself.
+
+mod cuts;
+#[path = "../jinja/mod.rs"]
+mod jinja;
+mod kinds;
+mod loading;
+mod rendering;
+#[path = "../texts/mod.rs"]
+mod texts;
+mod turns;
