@@ -2,8 +2,8 @@
 //! engine has. Owns gaps, reconnects, restarts and partitions of published streams.
 
 use super::pool::{
-    NO_SEEDING, SEED, all_connected, complete, config, engine, engine_with, exact_rule, gateway, held, in_step,
-    inventory, known_of, metric, tokens, wait_known, warm,
+    NO_SEEDING, SEED, all_connected, complete, config, engine, engine_with, exact_rule, gateway, held,
+    in_step, inventory, known_of, metric, tokens, wait_known, warm,
 };
 use crate::harness::{Driver, Gateway, free_address, on_both_drivers};
 use serde_json::{Value, json};

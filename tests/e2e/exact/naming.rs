@@ -3,7 +3,7 @@
 
 use super::pool::{
     SEED, all_connected, complete, complete_with, config, counts_in_step, engine, engine_with, exact_rule,
-    exact_rule_at, gateway, gateway_with, in_step, known_of, live_port, metric, tokens, vllm_version,
+    exact_rule_at, gateway, gateway_with, in_step, known_of, live_port, metric, tokens, vip_of, vllm_version,
     wait_known, warm,
 };
 use crate::harness::{Driver, free_address};
@@ -119,10 +119,6 @@ fn mixed_releases_are_told_apart() {
     let arrays = rule("arrays", &[&old], json!({"kvEngineVersion": "0.23.0"}));
     let maps = rule("maps", &[&new], json!({"kvEngineVersion": "0.31.0"}));
     let first = rule("first", &[&old, &new], json!({}));
-    let vip_of = |rule: &Value| {
-        let port = rule["serviceArguments"]["port"].as_u64().unwrap() as u16;
-        std::net::SocketAddr::from(([127, 0, 0, 1], port))
-    };
     let [a, m, x, y] = [&arrays, &maps, &mixed, &newer].map(vip_of);
     let gateway = gateway(Driver::Epoll, &[mixed, newer, arrays, maps, first]);
     let prompt = tokens(1, 90);
@@ -164,8 +160,7 @@ fn an_engine_that_is_not_as_the_rule_says_is_fenced_with_the_cure() {
         (&mute, "no_events", "--kv-events-config"),
     ];
     let engines = [&good, &wide, &pickled, &other, &ranks, &mute];
-    let gateway =
-        gateway(Driver::Epoll, &[exact_rule("pool", Vllm, &engines, json!({"model_name": "sim"}))]);
+    let gateway = gateway(Driver::Epoll, &[exact_rule("pool", Vllm, &engines, json!({"model_name": "sim"}))]);
     for (engine, fence, cure) in bad {
         wait_known(&gateway, "pool", engine, fence, |row| row["fence"] == fence);
         let findings = known_of(&gateway, "pool", engine)["findings"].to_string();
@@ -189,11 +184,15 @@ fn a_fence_falls_when_the_engine_is_started_as_the_rule_says() {
     let gateway = gateway(Driver::Epoll, &[exact_rule("pool", Vllm, &[&wrong], json!({}))]);
     wait_known(&gateway, "pool", &wrong, "it is fenced", |row| row["fence"] == "block_size");
     complete(gateway.vip, &tokens(1, 64)).assert_missed("fenced");
+    wait_known(&gateway, "pool", &wrong, "its events show it too", |row| {
+        row["findings"].to_string().contains("2 blocks of 32 tokens were not counted")
+    });
     wrong.stop();
     let right = start(fixed).unwrap();
     wait_known(&gateway, "pool", &right, "it is let in", |row| {
         row["fence"].is_null() && row["ranks"][0]["connected"] == true
     });
+    assert_eq!(known_of(&gateway, "pool", &right)["findings"], json!([]));
     warm(&gateway, "pool", &right, &tokens(1, 64));
     complete(gateway.vip, &tokens(1, 65)).assert_exact(&right, 4);
 }

@@ -85,17 +85,18 @@ pub fn exact_rule_at(vip: SocketAddr, name: &str, kind: Kind, engines: &[&Handle
     rule_with(vip, &addresses, members)
 }
 
+/// Where clients of a rule connect to.
+pub fn vip_of(rule: &Value) -> SocketAddr {
+    let port = rule["serviceArguments"]["port"].as_u64().unwrap();
+    (Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap()).into()
+}
+
 /// One shard, the engines' seed, no seeding of cold endpoints; every stream of events is up on return.
 pub fn gateway(driver: Driver, rules: &[Value]) -> Gateway {
     gateway_with(driver, rules, &["--shards", "1"], &[SEED, NO_SEEDING])
 }
 
-pub fn gateway_with(
-    driver: Driver,
-    rules: &[Value],
-    flags: &[&str],
-    variables: &[(&str, &str)],
-) -> Gateway {
+pub fn gateway_with(driver: Driver, rules: &[Value], flags: &[&str], variables: &[(&str, &str)]) -> Gateway {
     let gateway = Gateway::start_in(driver, rules, flags, variables);
     all_connected(&gateway);
     gateway
@@ -126,27 +127,60 @@ pub fn known(gateway: &Gateway) -> Vec<Value> {
 
 /// The row of one engine under a rule.
 pub fn known_of(gateway: &Gateway, rule: &str, engine: &Handle) -> Value {
+    let mut row = None;
+    wait_until("the event core tells of the engine", || {
+        row = try_known_of(gateway, rule, engine);
+        row.is_some()
+    });
+    row.unwrap()
+}
+
+/// The same; `None` while the event core is busy.
+fn try_known_of(gateway: &Gateway, rule: &str, engine: &Handle) -> Option<Value> {
     let at = engine.addr.to_string();
-    let row = known(gateway).into_iter().find(|row| row["rule"] == rule && row["endpoint"] == at.as_str());
-    row.unwrap_or(Value::Null)
+    known(gateway).into_iter().find(|row| row["rule"] == rule && row["endpoint"] == at.as_str())
+}
+
+/// What was last seen of something waited for, told when the test fails meanwhile.
+struct Seen(&'static str, String);
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}: {}", self.0, self.1);
+        }
+    }
 }
 
 /// Waits until `done` holds of one engine's row.
-pub fn wait_known(gateway: &Gateway, rule: &str, engine: &Handle, what: &str, done: impl Fn(&Value) -> bool) {
-    let mut last = Value::Null;
+pub fn wait_known(
+    gateway: &Gateway,
+    rule: &str,
+    engine: &Handle,
+    what: &'static str,
+    done: impl Fn(&Value) -> bool,
+) {
+    let mut seen = Seen(what, String::new());
     wait_until(what, || {
         let row = known_of(gateway, rule, engine);
         let is_done = done(&row);
-        if !is_done && row != last && std::env::var("E2E_TRACE").is_ok() {
-            println!("{what}: {row}");
-            last = row;
-        }
+        seen.1 = row.to_string();
         is_done
     });
 }
 
 /// The blocks that the gateway knows on a tier, by rank, read in pages of `limit`.
 pub fn inventory(gateway: &Gateway, row: &Value, tier: &str, limit: usize) -> BTreeSet<(u64, u64)> {
+    let mut known = None;
+    wait_until("the inventory is told", || {
+        known = try_inventory(gateway, row, tier, limit);
+        known.is_some()
+    });
+    known.unwrap()
+}
+
+/// The same; `None` while the event core is busy.
+fn try_inventory(gateway: &Gateway, row: &Value, tier: &str, limit: usize) -> Option<BTreeSet<(u64, u64)>> {
     let (service, index) = (&row["service_id"], &row["ep_idx"]);
     let mut blocks = BTreeSet::new();
     let mut from = String::new();
@@ -154,14 +188,18 @@ pub fn inventory(gateway: &Gateway, row: &Value, tier: &str, limit: usize) -> BT
         let path = format!(
             "/netlox/v1/config/ai/kv/inventory?service_id={service}&ep_idx={index}&tier={tier}&limit={limit}{from}"
         );
-        let page = gateway.admin("GET", &path, "").json();
+        let page = gateway.admin("GET", &path, "");
+        if page.status == 503 {
+            return None;
+        }
+        let page = page.json();
         let listed = page["blocks"].as_array().unwrap_or_else(|| panic!("no list: {page}"));
         assert!(listed.len() <= limit);
         let block = |b: &Value| (b["rank"].as_u64().unwrap_or(0), b["hash_uint64"].as_u64().unwrap());
         blocks.extend(listed.iter().map(block));
         match page["next"].as_str() {
             Some(next) => from = format!("&from={next}"),
-            None => return blocks,
+            None => return Some(blocks),
         }
     }
 }
@@ -179,25 +217,39 @@ pub fn held(engine: &Handle, media: &[&str]) -> BTreeSet<(u64, u64)> {
 
 /// Waits until the gateway knows of an engine's blocks what the engine does, to the key and on each tier.
 pub fn in_step(gateway: &Gateway, rule: &str, engine: &Handle) {
-    let mut last = String::new();
-    let mut differ = |tier: &str, media: &[&str]| {
+    let mut seen = Seen("the gateway's row", String::new());
+    wait_until("the inventory is the engine's", || {
         let row = known_of(gateway, rule, engine);
-        let (known, held) = (inventory(gateway, &row, tier, 10_000), held(engine, media));
-        let now = format!("{tier}: {} known, {} held; {}", known.len(), held.len(), row["ranks"]);
-        if known != held && std::env::var("E2E_TRACE").is_ok() && now != last {
-            println!("{now}");
-            last = now;
-        }
-        known != held
-    };
-    wait_until("the inventory is the engine's", || !differ("gpu", &["gpu"]) && !differ("host", &["gpu", "host"]));
+        let same = |tier, media: &[&str]| {
+            try_inventory(gateway, &row, tier, 10_000).is_some_and(|known| known == held(engine, media))
+        };
+        let is_same = same("gpu", &["gpu"]) && same("host", &["gpu", "host"]);
+        seen.1 = row.to_string();
+        is_same
+    });
 }
 
 /// Waits until as many blocks of an engine are known as it has, where their names are the gateway's own.
 pub fn counts_in_step(gateway: &Gateway, rule: &str, engine: &Handle) {
     wait_known(gateway, rule, engine, "as many blocks are known as are held", |row| {
-        let known: u64 = row["ranks"].as_array().unwrap().iter().map(|r| r["blocks"]["gpu"].as_u64().unwrap()).sum();
+        let known: u64 =
+            row["ranks"].as_array().unwrap().iter().map(|r| r["blocks"]["gpu"].as_u64().unwrap()).sum();
         known == held(engine, &["gpu"]).len() as u64
+    });
+}
+
+/// Waits until the gateway has applied all that an engine told, where blocks can't be compared by name.
+pub fn followed(gateway: &Gateway, rule: &str, engine: &Handle) {
+    wait_known(gateway, rule, engine, "all that was told is applied", |row| {
+        let caches = engine.caches();
+        let told = caches["ranks"].as_array().unwrap();
+        let is_applied = |rank: &Value| {
+            let next = row["ranks"][rank["rank"].as_u64().unwrap() as usize]["sequence"]
+                .as_u64()
+                .map_or(0, |s| s + 1);
+            rank["untold_events"] == 0 && rank["next_sequence"] == next
+        };
+        told.iter().all(is_applied)
     });
 }
 
@@ -231,7 +283,8 @@ impl Told {
     #[track_caller]
     pub fn assert_exact(&self, engine: &Handle, blocks: u64) {
         assert_eq!(self.reply.status, 200, "{}", String::from_utf8_lossy(&self.reply.body));
-        let way = (self.word("tier"), self.word("reason"), self.word("endpoint"), self.word("overlap_blocks"));
+        let way =
+            (self.word("tier"), self.word("reason"), self.word("endpoint"), self.word("overlap_blocks"));
         let (at, blocks) = (engine.addr.to_string(), blocks.to_string());
         assert_eq!(way, ("tier15", "exact", at.as_str(), blocks.as_str()), "{:?}", self.receipt);
     }
@@ -252,13 +305,6 @@ impl Told {
     #[track_caller]
     pub fn assert_as_predicted(&self) {
         assert_eq!(self.cached(), self.number("predicted_tokens"), "{:?}", self.receipt);
-    }
-
-    /// Ids of the answer, where the engine tells them.
-    pub fn ids(&self) -> Vec<u32> {
-        let json = self.reply.json();
-        let ids = json["choices"][0]["token_ids"].as_array().unwrap_or_else(|| panic!("no ids: {json}"));
-        ids.iter().map(|id| id.as_u64().unwrap() as u32).collect()
     }
 }
 
@@ -300,7 +346,8 @@ pub fn metric(gateway: &Gateway, name: &str, labels: &[(&str, &str)]) -> Option<
         let family = line.split(['{', ' ']).next() == Some(name);
         family && labels.iter().all(|(label, value)| line.contains(&format!("{label}=\"{value}\"")))
     };
-    let values = text.lines().filter(fits).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
+    let values =
+        text.lines().filter(fits).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
 }
 

@@ -3,17 +3,11 @@
 
 use super::pool::{
     NO_SEEDING, SEED, complete, complete_with, engine, engine_with, exact_rule, gateway, gateway_with, held,
-    in_step, inventory, known_of, last_header, live_port, tokens, vllm_version, wait_known, warm,
+    in_step, inventory, known_of, last_header, live_port, tokens, vip_of, vllm_version, wait_known, warm,
 };
 use crate::harness::{Driver, wait_until};
 use serde_json::json;
-use std::net::SocketAddr;
 use warmpath_perf::engine::Kind::{Sglang, Vllm};
-
-fn vip_of(rule: &serde_json::Value) -> SocketAddr {
-    let port = rule["serviceArguments"]["port"].as_u64().unwrap() as u16;
-    ([127, 0, 0, 1], port).into()
-}
 
 /// Two rules, one model name, one prompt; the vLLM engines on ports of their own.
 #[test]
@@ -113,9 +107,7 @@ fn a_flush_is_followed() {
     assert_eq!(super::pool::page(&s, "/flush_cache").status, 200);
     // It is told with the engine's next step.
     complete(s.addr, &tokens(2, 32));
-    wait_until("the flush is known", || {
-        known_of(&gateway, "pool", &s)["ranks"][0]["blocks"]["gpu"] == 2
-    });
+    wait_until("the flush is known", || known_of(&gateway, "pool", &s)["ranks"][0]["blocks"]["gpu"] == 2);
     in_step(&gateway, "pool", &s);
     complete(gateway.vip, &tokens(1, 64)).assert_missed("no_worker");
 }

@@ -2,8 +2,8 @@
 //! known. Owns the order of winners over one pool.
 
 use super::pool::{
-    NO_SEEDING, SEED, all_connected, complete, complete_with, counts_in_step, engine, engine_with, exact_rule,
-    exact_rule_at, gateway, gateway_with, in_step, known_of, tokens, wait_known, warm,
+    NO_SEEDING, SEED, all_connected, complete, complete_with, counts_in_step, engine, engine_with,
+    exact_rule, exact_rule_at, gateway, gateway_with, in_step, known_of, tokens, wait_known, warm,
 };
 use crate::harness::{Client, Driver, chat, on_both_drivers, post};
 use serde_json::json;
@@ -60,9 +60,7 @@ fn what_lies_behind_a_hole_does_not_count() {
     complete(gateway.vip, &prompt[..48]).assert_exact(&b, 2);
     // The first block is computed and told again; the second is not: a hole between the first and the third.
     complete(a.addr, &prompt[..16]);
-    wait_known(&gateway, "pool", &a, "the first block is known", |row| {
-        row["ranks"][0]["blocks"]["gpu"] == 3
-    });
+    wait_known(&gateway, "pool", &a, "the first block is known", |row| row["ranks"][0]["blocks"]["gpu"] == 3);
     b.stop();
     let other = [&prompt[..40], &tokens(9, 40)].concat();
     let told = complete(gateway.vip, &other);
@@ -205,7 +203,9 @@ fn a_rule_reads_back_as_it_was_given_and_one_mode_rules_beside_it_serve() {
     let read = gateway.admin("GET", &path, "").json();
     let service = read.pointer("/serviceArguments").or_else(|| read.pointer("/lbAttr/0/serviceArguments"));
     let service = service.unwrap_or_else(|| panic!("{read}"));
-    for (name, value) in [("kvExactMode", json!(3)), ("kvBlockSize", json!(16)), ("kvEngineType", json!("vllm"))] {
+    for (name, value) in
+        [("kvExactMode", json!(3)), ("kvBlockSize", json!(16)), ("kvEngineType", json!("vllm"))]
+    {
         assert_eq!(service[name], value, "{name}: {service}");
     }
     let rows = super::pool::known(&gateway);
@@ -224,7 +224,8 @@ fn a_prompt_on_its_way_draws_the_next_of_its_kind() {
     let gateway = gateway(Driver::Epoll, &[exact_rule("pool", Vllm, &[&a, &b], json!({}))]);
     // Something is held, so that lookups are made at all; nothing of the new prompt.
     warm(&gateway, "pool", &a, &tokens(1, 64));
-    let stalled = Faults { stall: Some(warmpath_perf::engine::faults::Stall::BeforeHead), ..Faults::default() };
+    let stalled =
+        Faults { stall: Some(warmpath_perf::engine::faults::Stall::BeforeHead), ..Faults::default() };
     [&a, &b].iter().for_each(|engine| engine.set_faults(stalled.clone()));
     let prompt = tokens(2, 160);
     let request = post("/v1/completions", &[], &super::pool::body(&prompt, json!({})));

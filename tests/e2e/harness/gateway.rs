@@ -98,7 +98,8 @@ impl Gateway {
         if with_rules {
             command.arg("--rules").arg(folder.join("rules.json"));
         }
-        let mut child = command.args(flags).envs(variables.iter().copied()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.args(flags).envs(variables.iter().copied()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let reader = Some(keep_log(&mut child, log.clone()));
         let mut gateway = Gateway { child, vip: admin, admin, folder, keep_folder: false, log, reader };
