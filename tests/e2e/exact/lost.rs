@@ -143,6 +143,24 @@ fn a_killed_publisher_is_found_again(driver: Driver) {
     told.assert_as_predicted();
 }
 
+/// Silence without a restart: what was not sent is replayed once something comes.
+#[test]
+fn a_partition_that_ends_is_a_gap() {
+    let a = engine_with(Vllm, |c| c.cache_blocks = 12);
+    let gateway = gateway(Driver::Epoll, &[pool(&[&a], json!({}))]);
+    warm(&gateway, "pool", &a, &tokens(1, 64));
+    a.set_faults(Faults { kv_silence: true, ..Faults::default() });
+    for seed in 2..6 {
+        complete(a.addr, &tokens(seed, 64));
+    }
+    complete(gateway.vip, &tokens(1, 70)).assert_exact(&a, 4);
+    a.set_faults(Faults::default());
+    complete(a.addr, &tokens(6, 64));
+    in_step(&gateway, "pool", &a);
+    assert_eq!(rank(&gateway, &a)["cleared"], 0);
+    complete(gateway.vip, &tokens(6, 70)).assert_exact(&a, 4);
+}
+
 /// Silence: connections stay, nothing comes. The engine starts anew behind it and overtakes.
 #[test]
 fn a_partition_with_a_restart_behind_it_ends_in_the_new_process() {

@@ -4,6 +4,7 @@
 mod pool;
 
 mod bodies;
+mod changes;
 mod drained;
 mod inventory;
 mod load;
