@@ -3,7 +3,7 @@
 
 use super::pool::{
     SEED, all_connected, complete, complete_with, config, counts_in_step, engine, engine_with, exact_rule,
-    exact_rule_at, gateway, gateway_with, in_step, known_of, live_port, metric, tokens, vip_of, vllm_version,
+    exact_rule_at, gateway, gateway_with, in_step, known_of, metric, tokens, vip_of, vllm_version,
     wait_known, warm,
 };
 use crate::harness::{Driver, free_address};
@@ -200,13 +200,19 @@ fn a_fence_falls_when_the_engine_is_started_as_the_rule_says() {
 /// Publishers that dial the gateway, as behind a firewall.
 #[test]
 fn engines_may_connect_to_the_gateway() {
-    let port = live_port() + 50;
+    let (port, replay) = (free_address().port(), free_address().port());
     let a = engine_with(Vllm, |c| {
         // The gateway knows who connects by the address alone.
         c.host = "127.0.0.1".into();
         c.events.live = format!("tcp://127.0.0.1:{port}").parse().ok();
+        c.events.replay = format!("tcp://*:{replay}").parse().ok();
     });
-    let rule = exact_rule("pool", Vllm, &[&a], json!({"kvZmqBind": true, "kvZmqPort": port}));
+    let rule = exact_rule(
+        "pool",
+        Vllm,
+        &[&a],
+        json!({"kvZmqBind": true, "kvZmqPort": port, "kvReplayPort": replay}),
+    );
     let gateway = gateway(Driver::Epoll, &[rule]);
     warm(&gateway, "pool", &a, &tokens(1, 64));
     complete(gateway.vip, &tokens(1, 65)).assert_exact(&a, 4);

@@ -5,7 +5,7 @@ use super::pool::{
     NO_SEEDING, SEED, all_connected, complete, complete_with, counts_in_step, engine, engine_with,
     exact_rule, exact_rule_at, gateway, gateway_with, in_step, known_of, tokens, wait_known, warm,
 };
-use crate::harness::{Client, Driver, chat, on_both_drivers, post};
+use crate::harness::{Client, Driver, chat, on_both_drivers, post, wait_until};
 use serde_json::json;
 use std::collections::BTreeSet;
 use warmpath_perf::engine::Kind::{self, Vllm};
@@ -91,6 +91,7 @@ fn the_second_best_takes_over(driver: Driver) {
     warm(&gateway, "pool", a, &[&prompt[..96], &tokens(5, 64)].concat());
     let deep = [&prompt[..96], &tokens(5, 64)].concat();
     a.set_faults(Faults { refuse: true, ..Faults::default() });
+    wait_until("it refuses", || std::net::TcpStream::connect(a.addr).is_err());
     for _ in 0..4 {
         let told = complete(gateway.vip, &deep);
         assert!(told.went_to(b), "not in turn: {}", told.reply.head);
@@ -128,7 +129,7 @@ fn a_rule_warms_up_before_it_routes_by_blocks() {
     soon["serviceArguments"]["name"] = "soon".into();
     gateway.post_rule(&soon);
     all_connected(&gateway);
-    crate::harness::wait_until("the warm-up is over", || {
+    wait_until("the warm-up is over", || {
         let told = complete(gateway.vip, &longer);
         if told.word("tier") == "tier2" {
             told.assert_missed("warmup");
@@ -232,11 +233,11 @@ fn a_prompt_on_its_way_draws_the_next_of_its_kind() {
     let mut first = gateway.client();
     first.send(&request);
     let running = || (a.stats().running, b.stats().running);
-    crate::harness::wait_until("the first is there", || running().0 + running().1 == 1);
+    wait_until("the first is there", || running().0 + running().1 == 1);
     let home = if running().0 == 1 { &a } else { &b };
     let mut second = gateway.client();
     second.send(&request);
-    crate::harness::wait_until("the second is there", || running().0 + running().1 == 2);
+    wait_until("the second is there", || running().0 + running().1 == 2);
     [&a, &b].iter().for_each(|engine| engine.set_faults(Faults::default()));
     let (first, second) = (first.reply(), super::pool::Told::new(second.reply()));
     assert_eq!((first.status, second.reply.status), (200, 200));
