@@ -6,6 +6,8 @@ mod board;
 mod scene;
 mod screen;
 mod talk;
+mod tokens;
+mod warmth;
 
 use board::Board;
 use clap::Args;
@@ -25,18 +27,21 @@ const CYCLE: u64 = 90;
 Examples:
   warmpath demo                  until Ctrl-C; chat along with the curl line it prints
   warmpath demo --engines 5      more engines
-  warmpath demo --once           60 requests, the table once; exit code 0 if all were answered
+  warmpath demo --once           60 requests, the table once; exit code 0 if all were answered, some of
+                                 them by an engine that had their prompt cached, and as predicted
 
-One engine stops taking connections for a while, so that failover can be seen.")]
+Token-id prompts of model small go to the engine that holds most of their blocks; WHY says exact, and PREDICTED
+and CACHED how many tokens the gateway expected there and the engine found. One engine stops taking connections
+for a while, so that failover can be seen.")]
 pub struct DemoArgs {
-    /// Send --requests requests, print the table once and end: 0 if all were answered, else 1
+    /// Send --requests requests, print the table once and end: 0 if all were answered and warm as predicted, else 1
     #[arg(long)]
     once: bool,
     /// Simulated engines
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
     engines: u16,
     /// Requests of --once
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(3..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(20..=10_000))]
     requests: u64,
     /// Port of the gateway [default: a free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -48,7 +53,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     let mut scene = Scene::start(usize::from(args.engines), args.port)?;
     let mut screen = Screen::new(scene.intro(), args.once);
     let mut board = Board::new(scene.engines());
-    let mut talk = Talk::start(scene.address(), args.once.then_some(args.requests));
+    let mut talk = Talk::start(scene.address(), args.once.then_some(args.requests), scene.caught());
     let cycle = if args.once { args.requests } else { CYCLE };
     while talk.goes_on(EACH) && !scene.is_over() {
         show(&mut scene, &mut board, &mut screen, cycle)?;
@@ -62,7 +67,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     scene.end()?;
     match args.once {
         true if interrupted => Err("the demo was interrupted before all requests were answered".into()),
-        true => talk.verdict(args.requests),
+        true => talk.verdict(args.requests).and_then(|()| board.verdict()),
         false => Ok(()),
     }
 }

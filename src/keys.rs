@@ -45,15 +45,15 @@ pub struct KeysArgs {
 }
 
 fn engine(text: &str) -> Result<Engine, String> {
-    Engine::from_name(text).ok_or_else(|| one_of(Engine::ALL.map(Engine::name)))
+    Engine::from_name(text).ok_or_else(|| one_of(Engine::ALL.iter().map(|engine| engine.name())))
 }
 
 fn algo(text: &str) -> Result<Algo, String> {
-    Algo::from_name(text).ok_or_else(|| one_of(Algo::ALL.map(Algo::name)))
+    Algo::from_name(text).ok_or_else(|| one_of(Algo::ALL.iter().map(|algo| algo.name())))
 }
 
-fn one_of<const N: usize>(words: [&str; N]) -> String {
-    format!("allowed are {}", words.join(", "))
+fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    format!("allowed are {}", words.collect::<Vec<_>>().join(", "))
 }
 
 fn version(text: &str) -> Result<Version, String> {

@@ -17,7 +17,7 @@ fn the_demo_answers_all_and_shows_each_request_once() {
     let done = warmpath(&["demo", "--once", "--requests", "24", "--engines", "3"]);
     let (out, told) = (text(&done.stdout), text(&done.stderr));
     assert_eq!(done.status.code(), Some(0), "{out}{told}");
-    let (bars, rows) = out.split_once("TIME (UTC)").expect("a table");
+    let (bars, rows) = out.split_once("TIME UTC").expect("a table");
     let rows: Vec<&str> = rows.lines().skip(1).collect();
     let mut ids: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().last()).collect();
     ids.sort_unstable();
@@ -26,9 +26,15 @@ fn the_demo_answers_all_and_shows_each_request_once() {
     assert!(rows.iter().all(|row| row.contains("  200 ")), "{out}");
     let endpoints: Vec<&str> =
         bars.lines().filter_map(|line| line.split_once("  ").map(|(at, _)| at)).collect();
-    let served = |row: &&str| endpoints.iter().any(|at| at.starts_with("127.0.0.1:") && row.contains(at));
+    let served = |row: &&str| endpoints.iter().any(|at| at.starts_with("127.0.0.") && row.contains(at));
     assert!(rows.iter().all(served), "{out}");
-    assert_eq!(rows.iter().filter(|row| row.contains("  large ")).count(), 8, "{out}");
+    assert_eq!(rows.iter().filter(|row| row.contains("  large ")).count(), 9, "{out}");
+    let warm = rows.iter().filter(|row| row.contains("  exact ")).map(|row| row.split_whitespace().collect());
+    let warm: Vec<Vec<&str>> = warm.collect();
+    assert!(!warm.is_empty(), "{out}");
+    for cells in warm {
+        assert!(cells[6] == cells[7] && cells[6] != "0", "predicted and cached: {cells:?}");
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ async fn make(gateway: Shared, rules: RuleSet, _turn: OwnedMutexGuard<()>) -> Re
 fn install(gateway: &Shared, table: &Arc<Table>) -> Result<(), Refusal> {
     let gateway = gateway.borrow();
     gateway.check_serving()?;
-    gateway.put_in_force(&table).map_err(Refusal::Install)
+    gateway.put_in_force(table).map_err(Refusal::Install)
 }
 
 /// A refused change is in force and perhaps on disk: puts the rules before it back in both places.

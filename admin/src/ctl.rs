@@ -2,6 +2,7 @@
 //! they print; must never report a refused change as done (a refusal is an `Err`, hence exit code 1).
 
 mod client;
+mod explain;
 mod follow;
 mod kv;
 mod show;
@@ -10,7 +11,7 @@ use crate::rules_file::RulesFile;
 use crate::run::DEFAULT_SOCKET;
 use clap::{Args, Subcommand, ValueEnum};
 use client::Client;
-use follow::Follow;
+use follow::{Follow, RECEIPTS};
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, Write};
@@ -27,6 +28,7 @@ const POLL_EACH: Duration = Duration::from_millis(500);
   warmpath ctl rules list                    rules in force
   warmpath ctl rules delete chat             delete the rule named chat
   warmpath ctl receipts -f                   which endpoint serves what, and why, as it happens
+  warmpath ctl explain                       what was known when an endpoint was chosen
   warmpath ctl kv                            what is known of the engines' KV caches
   warmpath ctl ready && echo ready           exit code 1 while the gateway is not ready")]
 pub struct CtlArgs {
@@ -65,6 +67,8 @@ pub enum Verb {
     Shards,
     /// What is known of the engines' KV caches.
     Kv(kv::KvArgs),
+    /// Where the last requests went, and why: overlap, prediction, who was passed over.
+    Explain(explain::ExplainArgs),
     /// The last requests: status, endpoint, reason, model, times.
     Receipts {
         /// Go on and print new ones as they come.
@@ -144,11 +148,17 @@ pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
             printer.answer(&answer, show::shards)
         }
         Verb::Kv(args) => kv::run(&client, args.verb.as_ref(), &mut printer),
+        Verb::Explain(args) => explain::run(&client, args, &mut printer),
         Verb::Receipts { follow: false, last } => {
             let answer = client.get(&format!("/netlox/v1/receipts?last={last}"))?;
             printer.answer(&answer, show::receipts)
         }
-        Verb::Receipts { follow: true, last } => follow_receipts(&client, *last, &mut printer),
+        Verb::Receipts { follow: true, last } => {
+            if printer.output == Output::Table {
+                printer.text(&show::receipts_head())?;
+            }
+            follow_stream(&client, Follow::new(&RECEIPTS, *last), show::receipt, &mut printer)
+        }
     }
 }
 
@@ -228,17 +238,19 @@ fn ready(client: &Client, printer: &mut Printer) -> Result<(), CtlFault> {
     }
 }
 
-fn follow_receipts(client: &Client, last: u64, printer: &mut Printer) -> Result<(), CtlFault> {
-    let mut follow = Follow::new(last);
-    if printer.output == Output::Table {
-        printer.text(&show::receipts_head())?;
-    }
+/// Prints what comes, a line or some each, until its reader leaves.
+fn follow_stream(
+    client: &Client,
+    mut follow: Follow,
+    line: fn(&Value) -> String,
+    printer: &mut Printer,
+) -> Result<(), CtlFault> {
     loop {
         let answer = client.get(&follow.path())?;
-        for receipt in follow.fresh(&answer) {
+        for record in follow.fresh(&answer) {
             let line = match printer.output {
-                Output::Table => show::receipt(&receipt),
-                Output::Json => format!("{receipt}\n"),
+                Output::Table => line(&record),
+                Output::Json => format!("{record}\n"),
             };
             match printer.out.write_all(line.as_bytes()) {
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),

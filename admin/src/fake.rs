@@ -1,6 +1,7 @@
 //! Stand-ins for tests: shards that only remember what they were told, a gateway on free ports, a client.
 
 pub mod disk;
+pub mod exact;
 pub mod kv;
 
 use crate::change::{Wanted, change};

@@ -24,6 +24,8 @@ mod rules_file;
 mod run;
 pub mod serve;
 mod store;
+mod watchdog;
+pub mod why;
 
 pub use ctl::{CtlArgs, CtlFault, run_ctl};
 pub use gateway::Outside;

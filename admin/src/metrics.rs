@@ -4,6 +4,7 @@
 //! The `loxilb_*` families are those of the loxilb AI gateway, so that its dashboards keep working; the
 //! `warmpath_*` families are this gateway's own.
 
+mod exact;
 mod kv;
 mod text;
 
@@ -58,7 +59,7 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(kv::LOXILB).chain(kv::OWN)
+    FAMILIES.iter().chain(exact::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
 use warmpath_core::engine::Engine;
+use warmpath_core::receipt::KEPT;
 use warmpath_core::rule::body::BodyFault;
 
 /// A reason for refusing.
@@ -75,6 +76,8 @@ pub enum Refusal {
         /// Endpoints it has.
         count: usize,
     },
+    /// No shard keeps the receipt of a request with this id.
+    NoReceipt(String),
     /// The event core gave no answer, or does not know a source yet.
     KvSilent,
     /// The events of this endpoint are published, not drained.
@@ -131,6 +134,7 @@ impl Refusal {
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
+            Refusal::NoReceipt(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
@@ -160,6 +164,7 @@ impl Refusal {
             Refusal::NoService(_) => "no_such_service",
             Refusal::NotExact(_) => "not_exact",
             Refusal::NoEndpoint { .. } => "no_such_endpoint",
+            Refusal::NoReceipt(_) => "no_such_request",
             Refusal::KvSilent => "event_core_silent",
             Refusal::NotDrained(_) => "not_drained",
             Refusal::Disk { full: true, .. } => "disk_full",
@@ -198,6 +203,7 @@ impl Refusal {
                 json!({"member": "service_id", "value": number})
             }
             Refusal::NoEndpoint { index, .. } => json!({"member": "ep_idx", "value": index}),
+            Refusal::NoReceipt(id) => json!({"member": "id", "value": id}),
             Refusal::Install(fault) => json!({"address": fault.vip.to_string()}),
             _ => json!({}),
         };
@@ -246,6 +252,11 @@ impl fmt::Display for Refusal {
             Refusal::NoEndpoint { service, index, count } => {
                 write!(f, "service {service} has no endpoint {index}; it has {count}, counted from 0")
             }
+            Refusal::NoReceipt(id) => write!(
+                f,
+                "no request with the id {id:?} is known: each shard keeps its last {KEPT}; ask sooner, or leave \
+                 the id out to see those there are"
+            ),
             Refusal::KvSilent => {
                 write!(
                     f,

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{kv, load_balancer as lb, status};
+use crate::rest::{explain, kv, load_balancer as lb, status};
 use percent_encoding::percent_decode_str;
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
 
@@ -130,6 +130,11 @@ pub const ROUTES: &[Route] = &[
         REACQUIRE,
         kv::reacquire,
         "take the drained stream of ?service_id=&ep_idx= over again",
+    ),
+    reports(
+        "/netlox/v1/config/ai/explain",
+        explain::explain,
+        "where the last requests went and why, newest first; ?id=, ?limit=N, ?since=CURSOR",
     ),
     reports("/netlox/v1/receipts", status::receipts, "recent requests; ?last=N, ?since=CURSOR"),
 ];

@@ -7,6 +7,7 @@ use crate::down;
 use crate::gateway::{Gateway, Outside};
 use crate::health::run::follow;
 use crate::serve;
+use crate::watchdog::watch;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -118,6 +119,7 @@ async fn serve_until(
     tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
+    tokio::task::spawn_local(watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())

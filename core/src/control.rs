@@ -213,6 +213,12 @@ pub struct ExactReport {
     pub prompt_tokens: u64,
     /// Tokens of them that were predicted to be cached.
     pub predicted_tokens: u64,
+    /// Tokens of them that the engines said they had cached, in the answers that told.
+    pub cached_tokens: u64,
+    /// Answers that told.
+    pub told: u64,
+    /// Those of them that told the number predicted.
+    pub as_predicted: u64,
 }
 
 /// How often exact routing chose one endpoint.

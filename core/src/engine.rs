@@ -3,20 +3,17 @@
 //! named. Owns the dispatch; must never hold an answer itself, and no file outside this folder may branch on
 //! the engine.
 
+mod answers;
 mod cbor;
 mod chain;
 mod contract;
 mod extras;
 mod form;
-mod llamacpp;
 mod pickle;
 mod preimage;
 mod seed;
-pub mod sglang;
 mod tokens;
-pub mod trtllm;
 mod version;
-mod vllm;
 
 pub use chain::{Chain, Checkpoint};
 pub use contract::{Contract, ContractFault, Start, Terms};
@@ -25,20 +22,42 @@ pub use preimage::Scratch;
 pub use seed::{LONGEST_SEED, Seed};
 pub use version::Version;
 
-use crate::block::{BlockSize, Digest};
-use contract::Recipe;
+use crate::block::BlockSize;
+use answers::Answers;
 
-/// A kind of inference engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Engine {
+/// The kinds, one line each: its file, and its name in code.
+macro_rules! engines {
+    ($($(#[$doc:meta])* $visible:vis $file:ident: $engine:ident),+ $(,)?) => {
+        $($visible mod $file;)+
+
+        /// A kind of inference engine.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Engine {
+            $($(#[$doc])* $engine,)+
+        }
+
+        impl Engine {
+            /// All of them.
+            pub const ALL: &'static [Engine] = &[$(Engine::$engine),+];
+
+            const fn answers(self) -> &'static Answers {
+                match self {
+                    $(Engine::$engine => &$file::ANSWERS,)+
+                }
+            }
+        }
+    };
+}
+
+engines! {
     /// vLLM.
-    Vllm,
+    vllm: Vllm,
     /// SGLang.
-    Sglang,
+    pub sglang: Sglang,
     /// TensorRT-LLM.
-    Trtllm,
+    pub trtllm: Trtllm,
     /// The llama.cpp server.
-    Llamacpp,
+    llamacpp: Llamacpp,
 }
 
 /// How blocks are named: an engine's own hash, or the gateway's.
@@ -62,113 +81,66 @@ pub enum Algo {
 }
 
 impl Engine {
-    /// All of them.
-    pub const ALL: [Engine; 4] = [Engine::Vllm, Engine::Sglang, Engine::Trtllm, Engine::Llamacpp];
-
     /// As in a rule's `kvEngineType`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Engine::Vllm => "vllm",
-            Engine::Sglang => "sglang",
-            Engine::Trtllm => "trtllm",
-            Engine::Llamacpp => "llamacpp",
-        }
+        self.answers().name
     }
 
     /// By the word of a rule's `kvEngineType`, to the letter.
     pub fn from_name(name: &str) -> Option<Engine> {
-        Engine::ALL.into_iter().find(|engine| engine.name() == name)
+        Engine::ALL.iter().copied().find(|engine| engine.name() == name)
     }
 
     /// Block hashes that blocks of this engine can be named by. Without a version: all that any has.
     pub fn algorithms(self, version: Option<Version>) -> &'static [Algo] {
-        match self {
-            Engine::Vllm => vllm::algorithms(version),
-            Engine::Sglang => sglang::ALGORITHMS,
-            Engine::Trtllm => trtllm::ALGORITHMS,
-            Engine::Llamacpp => llamacpp::ALGORITHMS,
-        }
+        (self.answers().algorithms)(version)
     }
 
     /// What a rule that names no algorithm means; `None` where exact routing is not possible.
-    pub fn rule_default(self) -> Option<Algo> {
-        match self {
-            Engine::Vllm => Some(vllm::RULE_DEFAULT),
-            Engine::Sglang => Some(sglang::RULE_DEFAULT),
-            Engine::Trtllm => Some(trtllm::RULE_DEFAULT),
-            Engine::Llamacpp => None,
-        }
+    pub const fn rule_default(self) -> Option<Algo> {
+        self.answers().rule_default
     }
 
     /// Tokens in a block where a rule does not say: what most engines of this kind run with.
     pub const fn rule_block_size(self) -> BlockSize {
-        match self {
-            Engine::Vllm | Engine::Sglang | Engine::Llamacpp => BlockSize::SIXTEEN,
-            Engine::Trtllm => trtllm::BLOCK,
-        }
+        self.answers().block_size
     }
 
     /// Whether it tells which blocks it holds, so that exact routing is possible at all.
-    pub fn publishes_blocks(self) -> bool {
+    pub const fn publishes_blocks(self) -> bool {
         self.rule_default().is_some()
     }
 
     /// Whether it publishes events at a port of its own, one for each rank (`kvZmqPort`); else they are asked
     /// for where requests go, or there are none.
     pub const fn has_event_port(self) -> bool {
-        match self {
-            Engine::Vllm => vllm::EVENT_PORT,
-            Engine::Sglang => sglang::EVENT_PORT,
-            Engine::Trtllm => trtllm::EVENT_PORT,
-            Engine::Llamacpp => llamacpp::EVENT_PORT,
-        }
+        self.answers().event_port
     }
 
     /// Whether prefill and decode meet at a port of the prefill engine (`pdBootstrapPort`).
     pub const fn has_bootstrap_port(self) -> bool {
-        match self {
-            Engine::Vllm => vllm::BOOTSTRAP_PORT,
-            Engine::Sglang => sglang::BOOTSTRAP_PORT,
-            Engine::Trtllm => trtllm::BOOTSTRAP_PORT,
-            Engine::Llamacpp => llamacpp::BOOTSTRAP_PORT,
-        }
+        self.answers().bootstrap_port
     }
 
     /// What the engine itself uses unless its operator chose; where it differs from [`Engine::rule_default`]
     /// one of the two has to be set.
     pub fn own_default(self) -> Option<Algo> {
-        match self {
-            Engine::Vllm => Some(vllm::OWN_DEFAULT),
-            _ => self.rule_default(),
-        }
+        self.answers().own_default.or(self.rule_default())
     }
 
     /// Whether a rank that holds a block has all blocks before it.
     pub const fn is_prefix_closed(self) -> bool {
-        match self {
-            Engine::Vllm => vllm::PREFIX_CLOSED,
-            Engine::Sglang => sglang::PREFIX_CLOSED,
-            Engine::Trtllm => trtllm::PREFIX_CLOSED,
-            Engine::Llamacpp => false,
-        }
+        self.answers().prefix_closed
     }
 
     /// Whether a request can name the data-parallel rank that is to serve it, in `X-Data-Parallel-Rank`.
     pub const fn takes_rank(self) -> bool {
-        match self {
-            Engine::Vllm => vllm::TAKES_RANK,
-            Engine::Sglang => sglang::TAKES_RANK,
-            Engine::Trtllm | Engine::Llamacpp => false,
-        }
+        self.answers().takes_rank
     }
 
     /// Which versions name all blocks alike: equal numbers, equal names.
     pub fn family(self, version: Version) -> usize {
-        match self {
-            Engine::Vllm => vllm::family(version),
-            Engine::Sglang => sglang::family(version),
-            Engine::Trtllm | Engine::Llamacpp => 0,
-        }
+        (self.answers().family)(version)
     }
 
     /// Agrees on one way to name blocks, or tells which of the terms can't be kept.
@@ -176,30 +148,12 @@ impl Engine {
         if !self.algorithms(terms.version).contains(&terms.algo) {
             return Err(ContractFault::AlgorithmUnknown { engine: self, algo: terms.algo });
         }
-        self.check(terms)?;
+        (self.answers().check)(terms)?;
         let (recipe, root) = match terms.algo {
             Algo::Tokens => tokens::recipe(terms),
-            _ => self.recipe(terms)?,
+            _ => (self.answers().recipe)(terms)?,
         };
         Ok(Contract::new(self, terms, recipe, root))
-    }
-
-    /// Refuses terms that no version of this engine can have.
-    fn check(self, terms: &Terms<'_>) -> Result<(), ContractFault> {
-        match self {
-            Engine::Vllm => vllm::check(terms),
-            Engine::Sglang => sglang::check(terms),
-            Engine::Trtllm => trtllm::check(terms),
-            Engine::Llamacpp => Ok(()),
-        }
-    }
-
-    fn recipe(self, terms: &Terms<'_>) -> Result<(Recipe, Digest), ContractFault> {
-        match self {
-            Engine::Vllm => vllm::recipe(terms),
-            Engine::Sglang | Engine::Trtllm => Ok(sglang::recipe(terms)),
-            Engine::Llamacpp => Err(ContractFault::AlgorithmUnknown { engine: self, algo: terms.algo }),
-        }
     }
 }
 

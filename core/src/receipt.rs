@@ -3,9 +3,15 @@
 
 use crate::Nanos;
 use crate::decide::Reason;
-use crate::decide::exact::Explanation;
+use crate::decide::exact::{self, Explanation, Miss, Shown};
 use crate::fault::Fault;
 use std::net::SocketAddr;
+
+/// Receipts that each shard keeps: its last ones.
+pub const KEPT: usize = 256;
+
+/// Bytes of a request's id that a receipt keeps.
+pub const ID_MAX: usize = 64;
 
 /// The record of one finished request.
 #[derive(Clone, Debug)]
@@ -51,6 +57,28 @@ pub struct ExactReceipt {
     pub prompt_tokens: u32,
     /// Tokens of it that the endpoint was expected to have cached.
     pub predicted_tokens: u32,
+    /// Tokens of it that the engine says it had cached; `None` where its answer does not tell.
+    pub cached_tokens: Option<u32>,
+    /// Tokens of the prompt as the engine counted them; `None` where its answer does not tell.
+    pub engine_tokens: Option<u32>,
+}
+
+impl ExactReceipt {
+    /// The candidate that was chosen, if one was.
+    pub fn chosen(&self) -> Option<&Shown> {
+        match self.explanation.outcome {
+            exact::Outcome::Chosen { .. } => self.explanation.shown().first(),
+            exact::Outcome::Missed(_) => None,
+        }
+    }
+
+    /// Why it was left to the selector, if it was.
+    pub fn missed(&self) -> Option<Miss> {
+        match self.explanation.outcome {
+            exact::Outcome::Chosen { .. } => None,
+            exact::Outcome::Missed(miss) => Some(miss),
+        }
+    }
 }
 
 /// How a request ended.

@@ -141,7 +141,7 @@ impl<R: Ring> EventCore<R> {
 
     /// How long to wait for events.
     fn patience(&self, longest: Option<Duration>) -> Option<Duration> {
-        if self.net.round() > 0 || self.is_sweeping || self.is_filling {
+        if self.net.has_turns() || self.is_sweeping || self.is_filling {
             return Some(Duration::ZERO);
         }
         let timers = self.flows.iter().map(Flow::next).chain(self.listen_at);
@@ -182,10 +182,10 @@ impl<R: Ring> EventCore<R> {
         }
     }
 
-    /// One buffer of each connection that has one.
+    /// One buffer of each connection that has a turn.
     fn round(&mut self, now: Nanos) {
-        for _ in 0..self.net.round() {
-            match self.net.turn() {
+        for sock in self.net.round() {
+            match self.net.turn(sock) {
                 Some(Turn::Bytes(owner, buffer)) => {
                     let Some(at) = self.flow(owner.source) else {
                         self.net.ring.release(buffer);
@@ -196,7 +196,7 @@ impl<R: Ring> EventCore<R> {
                     net.ring.release(buffer);
                     flow.worked(now, owner.what, outcome, net, index);
                 }
-                Some(Turn::Ended(sock)) => {
+                Some(Turn::Ended) => {
                     self.with_owner(sock, |flow, what, net, index| {
                         flow.lost(now, (what, sock), net, index);
                     });

@@ -75,7 +75,7 @@ impl Facts {
         let rule = spec.contract.block_size().tokens() as u32;
         let Some(own) = self.block_size.filter(|own| *own != rule && *own > 0) else { return };
         let cure = format!("set the rule's kvBlockSize to {own}, or start the engine with blocks of {rule}");
-        if rule % own == 0 {
+        if rule.is_multiple_of(own) {
             verdict.findings.push(format!(
                 "its blocks have {own} tokens, the rule's {rule}: only events of {rule} count; {cure}"
             ));

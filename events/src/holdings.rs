@@ -223,16 +223,9 @@ impl Holdings {
         self.bits_lacking
     }
 
-    /// The keys that a tier's holder has: blocks of the counted group that are at least so near.
-    pub fn keys<'a>(&'a self, residency: &'a Residency, of: Tier) -> impl Iterator<Item = u64> + 'a {
-        let group = self.group.unwrap_or(0);
-        let nearest = move |shelf: Shelf, hash| residency.nearest(group, hash) == Some(shelf.medium);
-        residency
-            .blocks()
-            .filter(move |(shelf, hash, _)| {
-                shelf.group == group && tier(shelf.medium) <= of as usize && nearest(*shelf, *hash)
-            })
-            .filter_map(|(_, hash, _)| self.naming.key(hash))
+    /// The holder of a tier; of one without its own, that of the next nearer one, which has as much.
+    pub fn holder(&self, of: Tier) -> Option<Holder> {
+        self.holders[..=of as usize].iter().rev().find_map(|holder| *holder)
     }
 
     /// The key of a block that counts: of the rule's size, and in the group whose blocks alone make a prefix.

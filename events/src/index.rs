@@ -2,7 +2,10 @@
 //! count copies, which residency does.
 
 use warmpath_core::engine::Scratch;
-use warmpath_kvindex::{Holder, Stats, Writer};
+use warmpath_kvindex::{Cursor, Holder, Stats, Writer};
+
+/// How often the writer looks on for one page: some milliseconds of the event core's time at most.
+const LOOKS: usize = 64;
 
 /// The one writer, and memory to hash in.
 pub(crate) struct Index {
@@ -40,6 +43,18 @@ impl Index {
     /// Sweeps so many segments; whether some are left.
     pub fn sweep(&mut self, segments: usize) -> bool {
         self.writer.sweep(segments) > 0
+    }
+
+    /// A page of a holder's keys, and where the next one begins.
+    pub fn page(&self, holder: Holder, from: u64, limit: usize) -> (Vec<u64>, Option<u64>) {
+        let (mut keys, mut at) = (Vec::new(), Some(Cursor::from(from)));
+        for _ in 0..LOOKS {
+            let Some(cursor) = at.filter(|_| keys.len() < limit) else { break };
+            let (more, next) = self.writer.keys_of(holder, cursor, limit - keys.len());
+            keys.extend(more);
+            at = next;
+        }
+        (keys, at.map(u64::from))
     }
 
     pub fn held(&self, holder: Holder) -> usize {

@@ -18,6 +18,19 @@ pub struct Cursor {
     slot: usize,
 }
 
+impl From<Cursor> for u64 {
+    fn from(cursor: Cursor) -> u64 {
+        (cursor.segment as u64) << 32 | cursor.slot as u64
+    }
+}
+
+/// Any number is one: beyond the end there are no keys.
+impl From<u64> for Cursor {
+    fn from(number: u64) -> Cursor {
+        Cursor { segment: (number >> 32) as usize, slot: number as u32 as usize }
+    }
+}
+
 impl Writer {
     /// A page of the keys that a holder has, in no order that means anything, and where the next page begins;
     /// no cursor after the last. A page ends at `limit` keys (a few more, since the keys of one home slot stay

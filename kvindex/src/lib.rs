@@ -26,7 +26,7 @@ mod writer;
 pub use check::Broken;
 pub use holders::{Holder, HolderSet};
 pub use inventory::Cursor;
-pub use overlap::{Reader, Residency, View};
+pub use overlap::{Reader, View};
 pub use plan::{HOLDERS_MAX, Plan, PlanFault};
 pub use publish::Readers;
 pub use writer::{Removed, Stats, Stored, Writer};

@@ -1,5 +1,5 @@
-//! What a decision asks: how many leading blocks of a prompt each holder has. Owns the walk, the jump and the
-//! verification between them; must never allocate or wait.
+//! What a decision asks: how many leading blocks of a prompt each holder has. Owns the walk and the jump; must
+//! never allocate or wait.
 //!
 //! Overlap is the longest run from block 0. The *walk* looks at every block. The *jump* looks at every 32nd
 //! and walks only where a holder drops out: exact where residency is prefix-closed (a holder of a block has
@@ -17,18 +17,6 @@ const AHEAD: usize = 24;
 
 /// Stride ends that a jump asks for ahead.
 const STRIDES_AHEAD: usize = 8;
-
-/// How often a winner by upper bounds may be walked and lowered before all are walked.
-const VERIFICATIONS: usize = 3;
-
-/// Whether a holder of a block is known to have all blocks before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Residency {
-    /// It has.
-    PrefixClosed,
-    /// It may have holes.
-    Holes,
-}
 
 /// One registered reading thread.
 #[derive(Debug)]
@@ -126,42 +114,6 @@ impl View<'_> {
             self.walk_all(keys, &partial, out);
         }
         self.drop_cleared(candidates, out);
-    }
-
-    /// The candidate that `rank` chooses by overlap, with its overlap in `out` equal to the walk's whatever
-    /// the residency. `rank` sees `out`, where holders it does not choose may have upper bounds; it is asked
-    /// again after each correction, four times at most after the first.
-    pub fn choose(
-        &self,
-        keys: &[u64],
-        candidates: &HolderSet,
-        residency: Residency,
-        out: &mut [u32],
-        mut rank: impl FnMut(&[u32]) -> Option<usize>,
-    ) -> Option<usize> {
-        self.jump(keys, candidates, out);
-        let mut winner = rank(out)?;
-        if residency == Residency::PrefixClosed {
-            return Some(winner);
-        }
-        for _ in 0..VERIFICATIONS {
-            if !self.lower(keys, winner, out) {
-                return Some(winner);
-            }
-            winner = rank(out)?;
-        }
-        self.walk(keys, candidates, out);
-        rank(out)
-    }
-
-    /// Walks one holder up to its upper bound; whether that lowered it.
-    fn lower(&self, keys: &[u64], bit: usize, out: &mut [u32]) -> bool {
-        let Some(bound) = out.get(bit).copied() else { return false };
-        let run = keys.get(..bound as usize).unwrap_or(keys);
-        let mut alone = HolderSet::empty();
-        alone.insert(bit);
-        self.walk(run, &alone, out);
-        out[bit] < bound
     }
 
     /// Zeroes who was cleared since the view was made: old and new content may be mixed in what was read.

@@ -5,6 +5,7 @@ use crate::conn::Client;
 use crate::exchange::Exchange;
 use crate::flow::Flow;
 use warmpath_core::control::Count;
+use warmpath_core::decide::exact::Outcome as ExactOutcome;
 use warmpath_core::receipt::Outcome;
 use warmpath_ring::Ring;
 
@@ -34,6 +35,11 @@ impl<R: Ring> Flow<R> {
         {
             service.counts.borrow_mut().answer((!own).then_some(exchange.route.endpoint), status);
         }
+        if let Some(service) = &exchange.route.service
+            && let Some(cached) = told_of_a_hit(exchange)
+        {
+            service.counts.borrow_mut().told(exchange.route.predicted_tokens, cached);
+        }
         self.tally.add(Count::BytesOut, exchange.answer.bytes_out);
         if exchange.answer.streamed {
             self.tally.count(Count::Streams);
@@ -42,4 +48,10 @@ impl<R: Ring> Flow<R> {
             self.tally.receipt(exchange, outcome, status, self.now);
         }
     }
+}
+
+/// The tokens that the engine says it had cached, of a prompt that exact routing sent it.
+fn told_of_a_hit(exchange: &Exchange) -> Option<u32> {
+    let chosen = matches!(exchange.route.explained?.outcome, ExactOutcome::Chosen { .. });
+    exchange.answer.usage?.cached_tokens().filter(|_| chosen)
 }

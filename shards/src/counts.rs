@@ -72,6 +72,13 @@ impl Counts {
         self.exact.predicted_tokens += u64::from(predicted);
     }
 
+    /// Counts what the engine says it had cached of a prompt that was routed exactly.
+    pub fn told(&mut self, predicted: u32, cached: u32) {
+        self.exact.cached_tokens += u64::from(cached);
+        self.exact.told += 1;
+        self.exact.as_predicted += u64::from(cached == predicted);
+    }
+
     /// A few reasons ever come: a list is searched faster than a map.
     fn miss(&mut self, miss: Miss) {
         match self.exact.misses.iter_mut().find(|(known, _)| *known == miss) {

@@ -149,6 +149,8 @@ impl<R: Ring> Flow<R> {
             return false;
         };
         self.look_again(exchange);
+        // After a failed attempt they were the last endpoint's.
+        (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
         let body = &exchange.request[exchange.body.clone()];
         let request = Request {
             service: &service.service,

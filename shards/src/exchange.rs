@@ -3,6 +3,7 @@
 
 use crate::budget::Budget;
 use crate::services::ShardService;
+use crate::usage::Usage;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ pub struct RequestFacts {
     /// The model it names (`X-Model`, else the body's `model`).
     pub model: Word<128>,
     /// Its `X-Request-Id`, the client's or made.
-    pub id: Word<64>,
+    pub id: Word<{ warmpath_core::receipt::ID_MAX }>,
     /// Hash of what decides prompt affinity.
     pub prefix: Option<u64>,
 }
@@ -171,6 +172,8 @@ pub struct Answer {
     pub rechunk: bool,
     /// An event stream.
     pub streamed: bool,
+    /// What it tells of the engine's cache, where its rule routes exactly.
+    pub usage: Option<Usage>,
     /// All of it came from the endpoint.
     pub complete: bool,
     /// Bytes sent on.

@@ -44,6 +44,7 @@ mod tally;
 mod timers;
 mod transport;
 mod upload;
+pub mod usage;
 
 pub use buffers::SPARE_BYTES_MAX;
 pub use flow::Flow;

@@ -2,10 +2,11 @@
 //! directions; must never hold back or merge what arrived.
 
 use crate::conn::{Client, Stage, Upstream, UpstreamState};
-use crate::exchange::{AnswerBody, Exchange, Reserved};
+use crate::exchange::{Answer, AnswerBody, Exchange, Reserved};
 use crate::explain;
 use crate::flow::Flow;
 use crate::forward::{self, Persistence};
+use crate::usage::{self, Usage};
 use std::ops::Range;
 use warmpath_core::control::{Count, DrainPhase};
 use warmpath_core::fault::Fault;
@@ -150,6 +151,7 @@ impl<R: Ring> Flow<R> {
         let old_client = exchange.head.version == Version::Http10;
         let answer = &mut exchange.answer;
         answer.status = head.status;
+        answer.usage = exchange.route.explained.map(|_| Usage::default());
         answer.unchunk = head.body == Framing::Chunked && old_client;
         // An answer before the end of a streamed body: the rest of it must be thrown away.
         let early = !exchange.upload.is_done();
@@ -259,6 +261,7 @@ impl<R: Ring> Flow<R> {
     ) {
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         exchange.answer.bytes_out += range.len() as u64;
+        usage::read(&mut exchange.answer.usage, &self.ring.bytes(&held)[range.clone()]);
         if !range.is_empty() {
             write::chunk_open(&mut out, range.len() as u64);
             out.extend_from_slice(&self.ring.bytes(&held)[range]);
@@ -292,6 +295,7 @@ impl<R: Ring> Flow<R> {
         let bytes = &self.ring.bytes(&held)[range];
         let before = out.len();
         let decoded = unchunk(decoder, bytes, &self.settings.limits, &mut out);
+        usage::read(&mut exchange.answer.usage, &out[before..]);
         exchange.answer.bytes_out += (out.len() - before) as u64;
         self.release(held);
         match decoded {
@@ -542,12 +546,17 @@ struct Taken {
 
 /// Follows the answer's framing over `bytes`.
 fn track(exchange: &mut Exchange, bytes: &[u8], limits: &Limits) -> Result<Taken, Malformed> {
-    match &mut exchange.answer.body {
+    let Answer { body, usage: told, .. } = &mut exchange.answer;
+    match body {
         AnswerBody::None => Ok(Taken { bytes: 0, done: true }),
-        AnswerBody::UntilClose => Ok(Taken { bytes: bytes.len(), done: false }),
+        AnswerBody::UntilClose => {
+            usage::read(told, bytes);
+            Ok(Taken { bytes: bytes.len(), done: false })
+        }
         AnswerBody::Length(left) => {
             let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
             *left -= taken as u64;
+            usage::read(told, &bytes[..taken]);
             Ok(Taken { bytes: taken, done: *left == 0 })
         }
         AnswerBody::Chunked(decoder) => {
@@ -555,6 +564,7 @@ fn track(exchange: &mut Exchange, bytes: &[u8], limits: &Limits) -> Result<Taken
             let mut done = false;
             while at < bytes.len() && !done {
                 let piece = decoder.advance(&bytes[at..], limits)?;
+                usage::read(told, &bytes[at + piece.data.start..at + piece.data.end]);
                 at += piece.consumed;
                 done = piece.done;
             }

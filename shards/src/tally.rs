@@ -6,10 +6,7 @@ use std::net::SocketAddr;
 use warmpath_core::Nanos;
 use warmpath_core::control::{Count, FIRST_BYTE_BUCKETS_US, ShardReport};
 use warmpath_core::decide::Reason;
-use warmpath_core::receipt::{ExactReceipt, Outcome, Receipt};
-
-/// Receipts a shard keeps.
-const RECEIPTS: usize = 256;
+use warmpath_core::receipt::{ExactReceipt, ID_MAX, KEPT, Outcome, Receipt};
 
 /// The counters of one shard.
 pub struct Tally {
@@ -29,7 +26,7 @@ pub struct Tally {
 #[derive(Clone, Copy)]
 struct Record {
     at: Nanos,
-    id: Word<64>,
+    id: Word<ID_MAX>,
     model: Word<128>,
     service: u32,
     endpoint: Option<SocketAddr>,
@@ -52,8 +49,8 @@ impl Default for Tally {
             turn_us: [0; 24],
             turn_us_max: 0,
             turn_max_stage: "",
-            records: Vec::with_capacity(RECEIPTS),
-            exact: vec![None; RECEIPTS],
+            records: Vec::with_capacity(KEPT),
+            exact: vec![None; KEPT],
             next_record: 0,
         }
     }
@@ -130,12 +127,14 @@ impl Tally {
             rank: route.rank.as_ref().and_then(|rank| rank.rank()),
             prompt_tokens: route.prompt_tokens,
             predicted_tokens: route.predicted_tokens,
+            cached_tokens: exchange.answer.usage.and_then(|usage| usage.cached_tokens()),
+            engine_tokens: exchange.answer.usage.and_then(|usage| usage.prompt_tokens()),
         });
         match self.records.get_mut(self.next_record) {
             Some(place) => *place = record,
             None => self.records.push(record),
         }
-        self.next_record = (self.next_record + 1) % RECEIPTS;
+        self.next_record = (self.next_record + 1) % KEPT;
     }
 
     /// Fills in what this counts.

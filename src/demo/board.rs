@@ -1,17 +1,35 @@
 //! What the demo knows: rows from receipts, bars from receipts and from the engines' own counts. Owns the
 //! arithmetic and the layout; pure.
 
+use super::warmth::Warmth;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use warmpath_core::Nanos;
 use warmpath_core::control::ShardReport;
-use warmpath_core::receipt::{Outcome, Receipt};
+use warmpath_core::decide::exact::Outcome as ExactOutcome;
+use warmpath_core::receipt::{ExactReceipt, Outcome, Receipt};
 
 /// Receipts kept for the table.
 const KEPT: usize = 10_000;
 /// Characters of a full bar.
 const BAR: usize = 24;
+/// The table's columns and their widths.
+const COLUMNS: [(&str, usize); 13] = [
+    ("TIME UTC", 8),
+    ("MODEL", 5),
+    ("ENDPOINT", 16),
+    ("WHY", 14),
+    ("OVERLAP", 7),
+    ("PROMPT", 6),
+    ("PREDICTED", 9),
+    ("CACHED", 6),
+    ("STATUS", 6),
+    ("SSE", 3),
+    ("TTFT", 8),
+    ("RETRIES", 7),
+    ("REQUEST", 0),
+];
 
 /// What one engine counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +69,7 @@ pub struct Board {
     endpoints: Vec<Endpoint>,
     rows: VecDeque<Row>,
     requests: u64,
+    warmth: Warmth,
     /// The newest receipt of each shard that was taken.
     newest: Vec<Nanos>,
 }
@@ -63,6 +82,7 @@ impl Board {
             endpoints: engines.into_iter().map(endpoint).collect(),
             rows: VecDeque::new(),
             requests: 0,
+            warmth: Warmth::default(),
             newest: Vec::new(),
         }
     }
@@ -98,6 +118,7 @@ impl Board {
 
     fn add(&mut self, receipt: &Receipt, clocks: Clocks) {
         self.requests += 1;
+        self.warmth.add(receipt);
         if let Some(endpoint) = self.endpoints.iter_mut().find(|e| Some(e.address) == receipt.endpoint) {
             endpoint.requests += 1;
         }
@@ -106,6 +127,16 @@ impl Board {
         }
         let age = Duration::from_nanos(clocks.now.saturating_sub(receipt.at));
         self.rows.push_back(Row { at: clocks.wall.saturating_sub(age), receipt: receipt.clone() });
+    }
+
+    /// What exact routing was good for, in a line.
+    pub fn summary(&self) -> String {
+        self.warmth.to_string()
+    }
+
+    /// Whether exact routing did what it is for.
+    pub fn verdict(&self) -> Result<(), String> {
+        self.warmth.verdict()
     }
 
     /// A line for each endpoint.
@@ -140,21 +171,7 @@ impl Board {
 
 /// The head of the rows.
 pub fn row_head() -> String {
-    line(
-        [
-            "TIME (UTC)",
-            "MODEL",
-            "ENDPOINT",
-            "WHY",
-            "STATUS",
-            "STREAMED",
-            "FIRST BYTE",
-            "TOTAL",
-            "RETRIES",
-            "REQUEST",
-        ]
-        .map(String::from),
-    )
+    line(COLUMNS.map(|(name, _)| name.into()))
 }
 
 fn row(row: &Row) -> String {
@@ -168,18 +185,33 @@ fn row(row: &Row) -> String {
         plain(&receipt.model),
         receipt.endpoint.map_or_else(|| "-".into(), |at| at.to_string()),
         receipt.reason.map_or("-", |reason| reason.word()).into(),
+        number(overlap(receipt)),
+        number(receipt.exact.and_then(prompt_tokens)),
+        number(overlap(receipt).and(receipt.exact).map(|exact| exact.predicted_tokens)),
+        number(receipt.exact.and_then(|exact| exact.cached_tokens)),
         status,
         if receipt.streamed { "yes" } else { "no" }.into(),
         millis(receipt.first_byte),
-        millis(receipt.total),
         receipt.retries.to_string(),
         plain(&receipt.id),
     ])
 }
 
-fn line(cells: [String; 10]) -> String {
-    const WIDTHS: [usize; 10] = [12, 12, 21, 12, 6, 8, 10, 10, 7, 0];
-    let cells: Vec<_> = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:width$}")).collect();
+/// Blocks of the prompt that the endpoint held, where exact routing chose it.
+fn overlap(receipt: &Receipt) -> Option<u32> {
+    let explained = receipt.exact?.explanation;
+    let chosen = matches!(explained.outcome, ExactOutcome::Chosen { .. });
+    Some(explained.shown().first()?.runs[0]).filter(|_| chosen)
+}
+
+/// As the gateway counted them, else as the engine did.
+fn prompt_tokens(exact: ExactReceipt) -> Option<u32> {
+    Some(exact.prompt_tokens).filter(|tokens| *tokens > 0).or(exact.engine_tokens)
+}
+
+fn line(cells: [String; COLUMNS.len()]) -> String {
+    let cell = |(cell, (_, width)): (&String, (&str, usize))| format!("{cell:width$}");
+    let cells: Vec<_> = cells.iter().zip(COLUMNS).map(cell).collect();
     cells.join("  ").trim_end().to_string() + "\n"
 }
 
@@ -197,6 +229,10 @@ fn shown(percent: Option<u64>) -> String {
     percent.map_or_else(|| "-".into(), |p| format!("{p} %"))
 }
 
+fn number(number: Option<u32>) -> String {
+    number.map_or_else(|| "-".into(), |number| number.to_string())
+}
+
 fn millis(nanos: Nanos) -> String {
     match nanos / 1_000 {
         0 => "-".into(),
@@ -205,8 +241,8 @@ fn millis(nanos: Nanos) -> String {
 }
 
 fn time_of_day(wall: Duration) -> String {
-    let (s, ms) = (wall.as_secs() % 86_400, wall.subsec_millis());
-    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600, s / 60 % 60, s % 60)
+    let s = wall.as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
 }
 
 #[cfg(test)]
@@ -269,8 +305,7 @@ mod tests {
         let mut board = board();
         board.take(&[report(0, vec![receipt(9_000_000_000, 8001)])], Vec::new(), CLOCKS);
         let row = board.rows(1);
-        for part in ["00:59:59.000", "small?[2J", "127.0.0.1:8001", "hash_home", "1.5 ms", "2030.0 ms", "yes"]
-        {
+        for part in ["00:59:59 ", "small?[2J", "127.0.0.1:8001", "hash_home", "1.5 ms", "yes"] {
             assert!(row.contains(part), "{part}: {row}");
         }
         assert!(!row.contains('\x1b'));

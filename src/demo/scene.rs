@@ -2,6 +2,8 @@
 //! starting and ending them; the gateway starts, serves and goes down as `warmpath serve` does.
 
 use super::board::{Clocks, Seen};
+use super::talk::Caught;
+use super::tokens::ANSWER;
 use crate::plane::{Driver, Known, Plane};
 use crate::serve;
 use serde_json::json;
@@ -12,10 +14,11 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use warmpath_admin::{AdminFault, Options, Outside};
-use warmpath_core::control::{DataPlane, ShardReport};
+use warmpath_core::control::{DataPlane, KvPlane, ShardReport, SourceReport};
 use warmpath_core::environment::Environment;
 use warmpath_perf::engine::faults::Faults;
-use warmpath_perf::engine::{Config, Handle, Timing, start};
+use warmpath_perf::engine::publish::Endpoint;
+use warmpath_perf::engine::{Config, Events, Handle, Kind, Timing, start};
 use warmpath_ring::{Sizes, clock};
 use warmpath_shards::Settings;
 use warmpath_shards::budget::Budget;
@@ -24,12 +27,15 @@ use warmpath_shards::fleet::Plan;
 /// Bytes for request bodies and waiting answers.
 const BODY_BYTES: u64 = 256 << 20;
 
+/// Times that free ports are looked for.
+const ATTEMPTS: usize = 4;
+
 /// The index of blocks.
 const KNOWN: Known = Known { bytes: 16 << 20, holders: 64, core: None };
 
 /// The running parts.
 pub struct Scene {
-    engines: Vec<Handle>,
+    engines: Arc<Vec<Handle>>,
     resting: bool,
     plane: Plane,
     admin: JoinHandle<Result<(), AdminFault>>,
@@ -41,16 +47,15 @@ pub struct Scene {
 impl Scene {
     /// Starts `engines` engines and a gateway before them.
     pub fn start(engines: usize, port: Option<u16>) -> Result<Scene, String> {
-        let engines: Vec<Handle> = (0..engines).map(engine).collect::<Result<_, _>>()?;
+        let engines = pool(engines)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port.map_or_else(free_port, Ok)?));
         let folder = Folder::new()?;
         let rules = folder.path.join("rules.json");
-        let addresses: Vec<SocketAddr> = engines.iter().map(|e| e.addr).collect();
-        std::fs::write(&rules, rule_bodies(address, &addresses).to_string())
+        std::fs::write(&rules, rule_bodies(address, &engines)?.to_string())
             .map_err(|e| format!("{}: can't be written: {e}", rules.display()))?;
         let (driver, plane) = plane()?;
         let admin = admin(&folder.path, rules, &plane)?;
-        Ok(Scene { engines, resting: false, plane, admin, address, driver, folder })
+        Ok(Scene { engines: Arc::new(engines), resting: false, plane, admin, address, driver, folder })
     }
 
     /// Where the gateway listens.
@@ -80,6 +85,19 @@ impl Scene {
             }
         };
         self.engines.iter().enumerate().map(seen).collect()
+    }
+
+    /// Tells whether the gateway has applied every batch of events that the engines have published.
+    pub fn caught(&self) -> Caught {
+        let (engines, kv) = (self.engines.clone(), self.plane.kv.clone());
+        Arc::new(move || {
+            let Some(report) = kv.report() else { return false };
+            let applied = |source: &SourceReport| source.ranks.first()?.sequence.map(|last| last + 1);
+            // The sources numbered first are the endpoints of the rule for `small`, in order.
+            let known = report.sources.iter().map(|source| applied(source).unwrap_or(0));
+            report.sources.len() >= engines.len()
+                && engines.iter().zip(known).all(|(engine, known)| known >= published(engine))
+        })
     }
 
     /// The clock of receipts and that of people, at one moment.
@@ -118,14 +136,17 @@ impl Scene {
         let rests = match self.engines.len() {
             1 => "",
             _ => {
-                "The first endpoint takes no connections for the middle third of the requests (hash_next: a \
-                 prompt that it would have had).\n"
+                "The first endpoint takes no connections for the middle third of the requests (hash_next: a chat\n\
+                 that it would have had).\n"
             }
         };
         format!(
             "warmpath demo: {} simulated engines behind http://{address}, {} shard(s) on {}\n\
-             Model small goes by the beginning of its prompt (hash_home: where that went before), large to the \
-             endpoint with the fewest requests in flight.\n{rests}\n\
+             Model small: prompts of token ids. Each goes to the endpoint that holds most of its blocks, as the\n\
+             engines' events tell (exact; round_robin: nobody holds any). PREDICTED: tokens expected in its cache;\n\
+             CACHED: tokens that its answer says were there.\n\
+             Model large: chats. They go by the beginning of their text (hash_home: where that went before;\n\
+             hash_bounded: there was too much to do there).\n{rests}\n\
              Chat with it:    curl -N http://{address}/v1/chat/completions -H 'Content-Type: application/json' \
              -d '{{\"model\":\"small\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'\n\
              Look into it:    warmpath ctl --socket {} rules list\n",
@@ -137,19 +158,48 @@ impl Scene {
     }
 }
 
-fn engine(_: usize) -> Result<Handle, String> {
+/// Batches of events that an engine has published.
+fn published(engine: &Handle) -> u64 {
+    engine.caches()["ranks"][0]["next_sequence"].as_u64().unwrap_or(0)
+}
+
+/// Engines on loopback addresses of their own, since a rule names one port for the events of all.
+fn pool(engines: usize) -> Result<Vec<Handle>, String> {
+    let pool = || -> Result<Vec<Handle>, String> {
+        let first = engine(0, 0, 0)?;
+        let (live, replay) = event_ports(&first)?;
+        let rest = (1..engines).map(|index| engine(index, live, replay));
+        std::iter::once(Ok(first)).chain(rest).collect()
+    };
+    // Ports that are free at the first address may be taken at another.
+    (1..ATTEMPTS).find_map(|_| pool().ok()).map_or_else(pool, Ok)
+}
+
+/// Where an engine publishes its events and replays them.
+fn event_ports(engine: &Handle) -> Result<(u16, u16), String> {
+    let told = engine.sources().first().and_then(|s| Some((s.live.port, s.replay.as_ref()?.port)));
+    told.ok_or_else(|| "a simulated engine tells no events".into())
+}
+
+fn engine(index: usize, live: u16, replay: u16) -> Result<Handle, String> {
     let timing = Timing {
         ttft: Duration::from_millis(60),
         itl: Duration::from_millis(20),
         // Slow enough that a cold prompt shows in the first byte.
         prefill_tps: 4000,
     };
+    let host = format!("127.0.0.{}", index + 1);
+    let door = |port| Some(Endpoint { host: "*".into(), port });
+    let events = Events { live: door(live), replay: door(replay), ..Events::default() };
     let models = vec!["small".into(), "large".into()];
-    start(Config { models, timing, tokens: 24, ..Config::default() }).map_err(|e| e.to_string())
+    let tokens = ANSWER as u64;
+    start(Config { host, models, timing, tokens, events, ..Config::of(Kind::Vllm) })
+        .map_err(|e| e.to_string())
 }
 
-fn rule_bodies(address: SocketAddr, engines: &[SocketAddr]) -> serde_json::Value {
-    let endpoint = |e: &SocketAddr| json!({"endpointIP": e.ip(), "targetPort": e.port(), "weight": 1});
+fn rule_bodies(address: SocketAddr, engines: &[Handle]) -> Result<serde_json::Value, String> {
+    let (live, replay) = engines.first().map_or_else(|| Err("there is no engine".into()), event_ports)?;
+    let endpoint = |e: &Handle| json!({"endpointIP": e.addr.ip(), "targetPort": e.addr.port(), "weight": 1});
     let endpoints: Vec<_> = engines.iter().map(endpoint).collect();
     let rule = |name: &str, selector: u8| {
         json!({
@@ -163,7 +213,18 @@ fn rule_bodies(address: SocketAddr, engines: &[SocketAddr]) -> serde_json::Value
             "endpoints": endpoints,
         })
     };
-    json!([rule("small", 8), rule("large", 4)])
+    let mut small = rule("small", 0);
+    for (member, value) in [
+        ("kvExactMode", json!(3)),
+        ("kvEngineType", json!("vllm")),
+        ("kvHashAlgo", json!("tokens")),
+        ("kvWarmupSec", json!(0)),
+        ("kvZmqPort", json!(live)),
+        ("kvReplayPort", json!(replay)),
+    ] {
+        small["serviceArguments"][member] = value;
+    }
+    Ok(json!([small, rule("large", 8)]))
 }
 
 /// Shards on io_uring, or where that can't be had on epoll.

@@ -40,9 +40,10 @@ impl Screen {
         let text = match &mut self.mode {
             Mode::Once => return Ok(()),
             Mode::Live => redrawn(&format!(
-                "{}\n{}\n{}{}\nCtrl-C ends it.\n",
+                "{}\n{}{}\n{}{}\nCtrl-C ends it.\n",
                 self.intro,
                 board.endpoints(),
+                board.summary(),
                 row_head(),
                 board.rows(ROWS)
             )),
@@ -62,10 +63,11 @@ impl Screen {
     pub fn end(&mut self, board: &Board) -> Result<(), String> {
         match self.mode {
             Mode::Live => Ok(()),
-            Mode::Lines(_) => print(&format!("\n{}", board.endpoints())),
+            Mode::Lines(_) => print(&format!("\n{}{}", board.endpoints(), board.summary())),
             Mode::Once => {
                 let rows = board.rows(usize::MAX);
-                print(&format!("{}\n{}\n{}{rows}", self.intro, board.endpoints(), row_head()))
+                let (bars, summary) = (board.endpoints(), board.summary());
+                print(&format!("{}\n{bars}{summary}\n{}{rows}", self.intro, row_head()))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which receipts of an answer are new. Owns the cursor; pure.
+//! Which records of an answer are new. Owns the cursor; pure.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -7,36 +7,50 @@ use std::collections::BTreeSet;
 /// question goes back by this much, nanoseconds.
 const OVERLAP: u64 = 1_000_000_000;
 
-/// Receipts asked for in one question after the first.
+/// Records asked for in one question after the first.
 const BATCH: u64 = 1_000;
+
+/// What can be followed: records with `at`, `shard` and `id`, and a `cursor` beside them.
+pub struct Stream {
+    /// Where they are asked for.
+    pub path: &'static str,
+    /// The query member for how many.
+    pub count: &'static str,
+    /// The member of the answer that lists them, in any order.
+    pub list: &'static str,
+}
+
+/// Requests as they end.
+pub const RECEIPTS: Stream = Stream { path: "/netlox/v1/receipts", count: "last", list: "receipts" };
 
 /// What was seen so far.
 pub struct Follow {
+    stream: &'static Stream,
     last: u64,
     newest: u64,
     seen: BTreeSet<(u64, u64, String)>,
 }
 
 impl Follow {
-    /// Begins with the `last` receipts.
-    pub fn new(last: u64) -> Follow {
-        Follow { last, newest: 0, seen: BTreeSet::new() }
+    /// Begins with the `last` records.
+    pub fn new(stream: &'static Stream, last: u64) -> Follow {
+        Follow { stream, last, newest: 0, seen: BTreeSet::new() }
     }
 
     /// What to ask next.
     pub fn path(&self) -> String {
+        let Stream { path, count, .. } = self.stream;
         match self.newest {
-            0 => format!("/netlox/v1/receipts?last={}", self.last),
-            newest => {
-                format!("/netlox/v1/receipts?since={}&last={BATCH}", newest.saturating_sub(OVERLAP).max(1))
-            }
+            0 => format!("{path}?{count}={}", self.last),
+            newest => format!("{path}?since={}&{count}={BATCH}", newest.saturating_sub(OVERLAP).max(1)),
         }
     }
 
-    /// The receipts of an answer that were not seen before, in their order.
+    /// The records of an answer that were not seen before, oldest first.
     pub fn fresh(&mut self, answer: &Value) -> Vec<Value> {
-        let receipts = answer["receipts"].as_array().cloned().unwrap_or_default();
-        let fresh: Vec<_> = receipts.into_iter().filter(|r| self.seen.insert(identity(r))).collect();
+        let records = answer[self.stream.list].as_array().cloned().unwrap_or_default();
+        let mut fresh: Vec<_> = records.into_iter().filter(|r| self.seen.insert(identity(r))).collect();
+        fresh.sort_by_key(|record| identity(record).0);
         self.newest = self.newest.max(answer["cursor"].as_u64().unwrap_or(0));
         let old = self.newest.saturating_sub(OVERLAP);
         self.seen.retain(|(at, ..)| *at >= old);
@@ -44,9 +58,9 @@ impl Follow {
     }
 }
 
-fn identity(receipt: &Value) -> (u64, u64, String) {
-    let number = |name: &str| receipt[name].as_u64().unwrap_or(0);
-    (number("at"), number("shard"), receipt["id"].as_str().unwrap_or("").into())
+fn identity(record: &Value) -> (u64, u64, String) {
+    let number = |name: &str| record[name].as_u64().unwrap_or(0);
+    (number("at"), number("shard"), record["id"].as_str().unwrap_or("").into())
 }
 
 #[cfg(test)]
@@ -62,7 +76,7 @@ mod tests {
     #[test]
     fn each_receipt_is_fresh_once_even_when_it_comes_late() {
         let s = OVERLAP;
-        let mut follow = Follow::new(5);
+        let mut follow = Follow::new(&RECEIPTS, 5);
         assert_eq!(follow.path(), "/netlox/v1/receipts?last=5");
         assert_eq!(follow.fresh(&answer(&[(10 * s, 0), (10 * s + 5, 0)])).len(), 2);
         assert_eq!(follow.path(), format!("/netlox/v1/receipts?since={}&last=1000", 9 * s + 5));

@@ -2,7 +2,7 @@
 //! Owns how a person names an endpoint, and the tables; must never guess between two endpoints.
 
 use super::client::{self, Client};
-use super::show::{aligned, items, time, word, words};
+use super::show::{age, aligned, items, word, words};
 use super::{CtlFault, Printer};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -173,18 +173,6 @@ fn row(endpoint: &Value, rank: &Value) -> Vec<String> {
             some => some.to_string(),
         },
     ]
-}
-
-/// How long ago, in the unit that reads best.
-fn age(micros: &Value) -> String {
-    const MINUTE: u64 = 60_000_000;
-    match micros.as_u64() {
-        None => "never".into(),
-        Some(0) => "now".into(),
-        Some(us @ ..MINUTE) => format!("{} ago", time(&us.into())),
-        Some(us) if us < 60 * MINUTE => format!("{} min ago", us / MINUTE),
-        Some(us) => format!("{} h ago", us / (60 * MINUTE)),
-    }
 }
 
 /// Keys, in the spelling of `warmpath events`, and where to go on.

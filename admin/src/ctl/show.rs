@@ -74,12 +74,12 @@ pub fn receipts(answer: &Value) -> String {
 
 /// The head of the table of receipts.
 pub fn receipts_head() -> String {
-    receipt_line(&RECEIPT_COLUMNS.map(|(head, _)| head.to_string()))
+    padded(&RECEIPT_COLUMNS.map(|(head, _)| head.to_string()), &RECEIPT_COLUMNS)
 }
 
 /// One receipt.
 pub fn receipt(receipt: &Value) -> String {
-    receipt_line(&[
+    let cells = [
         clock(receipt["time_ms"].as_u64().unwrap_or(0)),
         word(&receipt["status"]),
         word(&receipt["endpoint"]),
@@ -88,11 +88,13 @@ pub fn receipt(receipt: &Value) -> String {
         time(&receipt["first_byte_us"]),
         time(&receipt["total_us"]),
         word(&receipt["outcome"]),
-    ])
+    ];
+    padded(&cells, &RECEIPT_COLUMNS)
 }
 
-fn receipt_line(cells: &[String; RECEIPT_COLUMNS.len()]) -> String {
-    let padded = cells.iter().zip(RECEIPT_COLUMNS).map(|(cell, (_, width))| format!("{cell:width$}"));
+/// A line that stands under the heads of `columns`, each with its least width.
+pub fn padded<const N: usize>(cells: &[String; N], columns: &[(&str, usize); N]) -> String {
+    let padded = cells.iter().zip(columns).map(|(cell, (_, width))| format!("{cell:width$}"));
     padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
 }
 
@@ -123,6 +125,18 @@ pub fn time(micros: &Value) -> String {
         Some(us @ ..1_000) => format!("{us} µs"),
         Some(us @ ..1_000_000) => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
         Some(us) => format!("{}.{:02} s", us / 1_000_000, us % 1_000_000 / 10_000),
+    }
+}
+
+/// How long ago, in the unit that reads best.
+pub fn age(micros: &Value) -> String {
+    const MINUTE: u64 = 60_000_000;
+    match micros.as_u64() {
+        None => "never".into(),
+        Some(0) => "now".into(),
+        Some(us @ ..MINUTE) => format!("{} ago", time(&us.into())),
+        Some(us) if us < 60 * MINUTE => format!("{} min ago", us / MINUTE),
+        Some(us) => format!("{} h ago", us / (60 * MINUTE)),
     }
 }
 

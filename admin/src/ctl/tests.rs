@@ -71,6 +71,7 @@ fn receipt(id: &str, at: u64) -> Receipt {
         service: 1,
         model: "m".into(),
         endpoint: Some(([10, 0, 0, 1], 8000).into()),
+        exact: None,
         reason: Some(Reason::LeastLoad),
         status: 200,
         outcome: Outcome::Completed,
@@ -140,6 +141,12 @@ fn following_prints_what_comes_and_ends_with_its_reader() {
     let mut out = Reader { left: 3, text: String::new() };
     run_ctl(&line.ctl, &mut out).unwrap();
     assert_eq!(out.text.lines().count(), 3);
+    let line = Line::try_parse_from(["ctl", "--socket", socket, "explain", "-f"]).unwrap();
+    let mut out = Reader { left: 3, text: String::new() };
+    run_ctl(&line.ctl, &mut out).unwrap();
+    let order: Vec<_> = ["AGE", "first", "second"].map(|word| out.text.find(word)).into();
+    assert!(order.is_sorted() && order[0].is_some(), "oldest first: {}", out.text);
+    assert!(Line::try_parse_from(["ctl", "explain", "-f", "some"]).is_err(), "one id does not go on");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use crate::fake::body;
 use crate::fake::kv::{exact_report, exact_rule};
 use crate::kv::endpoints;
 use std::collections::HashMap;
-use warmpath_core::control::{AnswerCount, SourceReport};
+use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SourceReport};
+use warmpath_core::decide::exact::Miss;
+use warmpath_core::engine::Decline;
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
 use warmpath_core::shared::Fence;
@@ -70,7 +72,30 @@ fn report(shard: usize) -> ShardReport {
     report.turn_us[3] = 10;
     report.turn_us[23] = 1;
     report.turn_us_max = 9_000_000;
+    report.exact = vec![
+        ExactReport {
+            service: 2,
+            endpoints: vec![exact_count(20, 3, 2, 1), exact_count(5, 0, 0, 0)],
+            misses: vec![
+                (Miss::NoSignal, 4),
+                (Miss::TooLong, 1),
+                (Miss::Declined(Decline::TooLong), 2),
+                (Miss::Shallow, 8),
+            ],
+            zero_hits: 6,
+            prompt_tokens: 1_000,
+            predicted_tokens: 640,
+            cached_tokens: 600,
+            told: 30,
+            as_predicted: 29,
+        },
+        ExactReport { service: 5, endpoints: vec![exact_count(7, 1, 0, 0)], ..ExactReport::default() },
+    ];
     report
+}
+
+fn exact_count(hits: u64, spills: u64, seeds: u64, promised: u64) -> ExactCount {
+    ExactCount { hits, spills, seeds, promised }
 }
 
 fn page() -> String {
@@ -101,6 +126,21 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
         kv: Some(&kv),
         kv_endpoints: &endpoints(&table, Some(&kv)),
     })
+}
+
+/// A moment at which nothing is known.
+fn nothing() -> Facts<'static> {
+    static EMPTY: Table = Table { generation: 0, vips: Vec::new() };
+    Facts {
+        table: &EMPTY,
+        phase: DrainPhase::Serving,
+        now: 0,
+        wall: Duration::ZERO,
+        resident: None,
+        reports: &[],
+        kv: None,
+        kv_endpoints: &[],
+    }
 }
 
 fn value(samples: &[Sample], name: &str, labels: &str) -> f64 {
@@ -197,6 +237,69 @@ fn the_event_cores_own_families_tell_ranks_and_tiers_apart() {
 }
 
 #[test]
+fn exact_routing_is_counted_in_the_words_of_the_loxilb_gateway() {
+    let (_, samples) = read(&page());
+    let value = |name: &str, labels: &str| value(&samples, name, labels);
+    for (index, hits, spills, seeds) in [(0, 54.0, 8.0, 4.0), (1, 10.0, 0.0, 0.0)] {
+        let index = format!("ep_idx=\"{index}\"");
+        assert_eq!(value("loxilb_pd_kv_tier15_hits_total", &index), hits, "both rules, both shards");
+        assert_eq!(value("loxilb_pd_kv_tier15_spills_total", &index), spills);
+        assert_eq!(value("loxilb_pd_kv_tier15_cold_seeds_total", &index), seeds);
+    }
+    assert_eq!(value("loxilb_pd_kv_tier15_fallthrough_total", ""), 30.0);
+    let reasons = [("no_worker", 8.0), ("hashes", 6.0), ("shallow", 16.0)];
+    for word in ["mode_off", "warmup", "text_empty", "model_empty", "tokenize", "excluded"] {
+        assert_eq!(value("loxilb_pd_kv_tier15_miss_reason_total", &format!("reason=\"{word}\"")), 0.0);
+    }
+    for (word, count) in reasons {
+        assert_eq!(value("loxilb_pd_kv_tier15_miss_reason_total", &format!("reason=\"{word}\"")), count);
+    }
+    let words = samples.iter().filter(|(name, ..)| name == "loxilb_pd_kv_tier15_miss_reason_total");
+    assert_eq!(words.count(), 9);
+    assert_eq!(value("loxilb_pd_kv_zero_hit_watchdog_total", "service_id=\"2\""), 12.0);
+    assert_eq!(value("loxilb_pd_kv_zero_hit_watchdog_total", "service_id=\"5\""), 0.0);
+    assert_eq!(value("loxilb_ai_pd_tier_selected_total", "tier=\"tier15\",model=\"\""), 64.0);
+    assert_eq!(value("loxilb_ai_pd_tier_selected_total", "tier=\"tier2\",model=\"\""), 30.0);
+}
+
+#[test]
+fn exact_routings_own_families_tell_rules_endpoints_and_reasons_apart() {
+    let (_, samples) = read(&page());
+    let value = |name: &str, labels: &str| value(&samples, name, labels);
+    let rule = "service=\"2\",rule=\"ex\\\"act\",model=\"\"";
+    let first = format!("{rule},endpoint=\"127.0.0.1:8001\"");
+    for (by, count) in [("held", 28.0), ("promised", 2.0), ("spill", 6.0), ("seed", 4.0)] {
+        assert_eq!(value("warmpath_exact_requests_total", &format!("{first},by=\"{by}\"")), count);
+    }
+    for (reason, count) in [("no_signal", 8.0), ("too_long", 6.0), ("shallow", 16.0)] {
+        assert_eq!(value("warmpath_exact_misses_total", &format!("{rule},reason=\"{reason}\"")), count);
+    }
+    assert_eq!(value("warmpath_exact_prompt_tokens_total", rule), 2_000.0);
+    assert_eq!(value("warmpath_exact_predicted_tokens_total", rule), 1_280.0);
+    assert_eq!(value("warmpath_exact_cached_tokens_total", rule), 1_200.0);
+    assert_eq!(value("warmpath_exact_answers_told_total", rule), 60.0);
+    assert_eq!(value("warmpath_exact_answers_as_predicted_total", rule), 58.0);
+    let other = "service=\"5\",rule=\"shares\",model=\"\"";
+    assert_eq!(value("warmpath_exact_prompt_tokens_total", other), 0.0);
+}
+
+#[test]
+fn every_miss_falls_to_a_listed_word_of_the_loxilb_gateway() {
+    let report = ShardReport {
+        exact: vec![ExactReport {
+            misses: crate::why::every_miss().map(|miss| (miss, 1)).collect(),
+            ..ExactReport::default()
+        }],
+        ..ShardReport::default()
+    };
+    let facts = Facts { reports: &[report], ..nothing() };
+    let (_, samples) = read(&render(&facts));
+    let of = |name: &str| samples.iter().filter(|s| s.0 == name).map(|s| s.2).sum::<f64>();
+    assert_eq!(of("loxilb_pd_kv_tier15_miss_reason_total"), 27.0);
+    assert_eq!(of("loxilb_pd_kv_tier15_fallthrough_total"), 27.0);
+}
+
+#[test]
 fn an_endpoint_is_connected_and_fresh_only_if_every_rank_is() {
     type Change = fn(&mut SourceReport);
     let cases: [(Change, f64, f64); 7] = [
@@ -219,19 +322,11 @@ fn an_endpoint_is_connected_and_fresh_only_if_every_rank_is() {
 #[test]
 fn without_an_event_core_its_families_are_empty_and_addresses_are_still_told() {
     let table = Table::next(&Table::default(), vec![exact_rule("a", 9001, &[8001], 1)], &mut 0, 0);
-    let facts = Facts {
-        table: &table,
-        phase: DrainPhase::Serving,
-        now: 0,
-        wall: Duration::ZERO,
-        resident: None,
-        reports: &[],
-        kv: None,
-        kv_endpoints: &endpoints(&table, None),
-    };
+    let facts = Facts { table: &table, kv_endpoints: &endpoints(&table, None), ..nothing() };
     let (_, samples) = read(&render(&facts));
     let mut named: Vec<_> = samples.iter().map(|(name, ..)| name.as_str()).collect();
     named.retain(|name| name.contains("_kv_") || name.starts_with("loxilb_pd"));
+    named.retain(|name| !name.contains("_tier15_") && !name.contains("_zero_hit_"));
     assert_eq!(named, ["loxilb_pd_ep_info", "warmpath_kv_source_info"]);
 }
 

@@ -130,7 +130,8 @@ fn micros(nanos: Nanos) -> u64 {
     nanos / 1_000
 }
 
-fn outcome_word(outcome: Outcome) -> &'static str {
+/// The word for how a request ended, as JSON prints it.
+pub fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
         Outcome::Answered => "answered",

@@ -1,11 +1,6 @@
 //! The llama.cpp server: it publishes no cache events, so its blocks have no names. Owns that answer.
 
-use super::Algo;
+use super::answers::Answers;
 
-pub(super) const ALGORITHMS: &[Algo] = &[];
-
-/// No events.
-pub(super) const EVENT_PORT: bool = false;
-
-/// No prefill/decode.
-pub(super) const BOOTSTRAP_PORT: bool = false;
+/// What it answers: no events, no prefill/decode, no ranks.
+pub(super) const ANSWERS: Answers = Answers { name: "llamacpp", ..Answers::SILENT };

@@ -1,27 +1,33 @@
 //! SGLang's page hashes, 0.5.18 to 0.5.23: SHA-256 over the parent's digest and the tokens as little-endian
 //! words, without a seed. Owns salts, namespaces and the form of wide ids, by version.
 
+use super::answers::Answers;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::preimage::Preimage;
 use super::{Algo, Version};
 use crate::block::{BlockKey, Digest};
 
-pub(super) const ALGORITHMS: &[Algo] = &[Algo::Sha256Sglang, Algo::Tokens];
-pub(super) const RULE_DEFAULT: Algo = Algo::Sha256Sglang;
+/// What it answers.
+pub(super) const ANSWERS: Answers = Answers {
+    name: "sglang",
+    algorithms: |_| ALGORITHMS,
+    rule_default: Some(Algo::Sha256Sglang),
+    // ZMQ, as vLLM's.
+    event_port: true,
+    // `disaggregation_bootstrap_port` of the prefill server.
+    bootstrap_port: true,
+    // The radix tree gives up leaves first, so that what lies before a page is there while the page is.
+    prefix_closed: true,
+    // The HTTP server reads `X-Data-Parallel-Rank` before the body's `routed_dp_rank` (0.5.23).
+    takes_rank: true,
+    family,
+    check,
+    recipe: |terms| Ok(recipe(terms)),
+    ..Answers::SILENT
+};
 
-/// ZMQ, as vLLM's.
-pub(super) const EVENT_PORT: bool = true;
-
-/// `disaggregation_bootstrap_port` of the prefill server.
-pub(super) const BOOTSTRAP_PORT: bool = true;
-
-/// The radix tree gives up leaves first, so that what lies before a page is there while the page is.
-pub(super) const PREFIX_CLOSED: bool = true;
-
-/// The HTTP server reads `X-Data-Parallel-Rank` before the body's `routed_dp_rank` (0.5.23).
-pub(super) const TAKES_RANK: bool = true;
-
+const ALGORITHMS: &[Algo] = &[Algo::Sha256Sglang, Algo::Tokens];
 /// The largest page.
 const LARGEST_PAGE: usize = 128;
 
@@ -38,11 +44,11 @@ pub const EVENT_NAMESPACE: &str = "sglang-kv-event-namespace-v1";
 /// What names a namespace of the storage tier, which no event carries.
 pub const STORAGE_NAMESPACE: &str = "sglang-cache-namespace-v1";
 
-pub(super) fn family(version: Version) -> usize {
+fn family(version: Version) -> usize {
     usize::from(version >= NAMESPACES)
 }
 
-pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
+fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
     let tokens = terms.block_size.tokens();
     if tokens > LARGEST_PAGE {
         return Err(ContractFault::BlockSize { tokens, least: 1, most: LARGEST_PAGE });

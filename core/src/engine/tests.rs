@@ -26,7 +26,7 @@ fn keys(contract: &Contract, extras: &Extras<'_>, tokens: &[u32]) -> Vec<BlockKe
 #[test]
 fn words_of_rules_are_matched_to_the_letter() {
     for engine in Engine::ALL {
-        assert_eq!(Engine::from_name(engine.name()), Some(engine));
+        assert_eq!(Engine::from_name(engine.name()), Some(*engine));
     }
     for algo in Algo::ALL {
         assert_eq!(Algo::from_name(algo.name()), Some(algo));
@@ -42,7 +42,10 @@ fn each_engine_names_blocks_by_its_own_hashes_and_by_tokens() {
     assert_eq!(own[1], (Some(Algo::Sha256Sglang), Some(Algo::Sha256Sglang)));
     assert_eq!(own[2], (Some(Algo::BlockhashTrtllm), Some(Algo::BlockhashTrtllm)));
     assert_eq!(own[3], (None, None));
-    assert_eq!(Engine::ALL.map(|engine| engine.rule_block_size().tokens()), [16, 16, 32, 16]);
+    assert_eq!(
+        Engine::ALL.iter().map(|engine| engine.rule_block_size().tokens()).collect::<Vec<_>>(),
+        [16, 16, 32, 16]
+    );
     for engine in [Engine::Vllm, Engine::Sglang, Engine::Trtllm] {
         assert!(engine.algorithms(None).contains(&Algo::Tokens));
     }

@@ -2,25 +2,32 @@
 //! engine's own names, which events carry, are only translated. Owns both, and the engine's hashes as facts to
 //! check a stream by: `v1_block_key` and `v2_sha256` as on the public main branch in 2026.
 
+use super::answers::Answers;
 use super::Algo;
 use super::contract::{ContractFault, Terms};
 use super::preimage::Preimage;
 use crate::block::{BlockSize, Digest};
 
-pub(super) const ALGORITHMS: &[Algo] = &[Algo::BlockhashTrtllm, Algo::Tokens];
-pub(super) const RULE_DEFAULT: Algo = Algo::BlockhashTrtllm;
+/// What it answers.
+pub(super) const ANSWERS: Answers = Answers {
+    name: "trtllm",
+    algorithms: |_| ALGORITHMS,
+    rule_default: Some(Algo::BlockhashTrtllm),
+    block_size: BLOCK,
+    // Events are drained over HTTP, where requests go.
+    event_port: false,
+    // The context server hands over by an opaque state.
+    bootstrap_port: false,
+    // Blocks are given up leaves first, so that what lies before a block is there while the block is.
+    prefix_closed: true,
+    check,
+    recipe: |terms| Ok(super::sglang::recipe(terms)),
+    ..Answers::SILENT
+};
 
+const ALGORITHMS: &[Algo] = &[Algo::BlockhashTrtllm, Algo::Tokens];
 /// `tokens_per_block` of the contract, the engine's default.
-pub(super) const BLOCK: BlockSize = BlockSize::THIRTY_TWO;
-
-/// Events are drained over HTTP, where requests go.
-pub(super) const EVENT_PORT: bool = false;
-
-/// The context server hands over by an opaque state.
-pub(super) const BOOTSTRAP_PORT: bool = false;
-
-/// Blocks are given up leaves first, so that what lies before a block is there while the block is.
-pub(super) const PREFIX_CLOSED: bool = true;
+const BLOCK: BlockSize = BlockSize::THIRTY_TWO;
 
 /// Golden-ratio increment and multipliers of the engine's mixing.
 const GOLDEN: u32 = 0x9e37_79b9;
@@ -28,7 +35,7 @@ const MIX32: u32 = 0x045d_9f3b;
 const MIX64_A: u64 = 0xbf58_476d_1ce4_e5b9;
 const MIX64_B: u64 = 0x94d0_49bb_1331_11eb;
 
-pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
+fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
     if terms.algo == Algo::BlockhashTrtllm && terms.block_size != BLOCK {
         let (tokens, only) = (terms.block_size.tokens(), BLOCK.tokens());
         return Err(ContractFault::BlockSize { tokens, least: only, most: only });

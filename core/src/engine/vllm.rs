@@ -1,6 +1,7 @@
 //! vLLM's block hashes, 0.23 to 0.33: a block is `hash((parent, tokens, extra))` over CBOR or pickle, from a
 //! root that is the hash of the seed. Owns which version hashes what.
 
+use super::answers::Answers;
 use super::cbor::Cbor;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Terms};
 use super::extras::{BlockExtra, Decline};
@@ -10,23 +11,27 @@ use super::preimage::Preimage;
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
 
-/// What a rule without an algorithm means: the form that other programs can compute without knowing Python.
-pub(super) const RULE_DEFAULT: Algo = Algo::Sha256Cbor;
-
-/// `--prefix-caching-hash-algo` when absent.
-pub(super) const OWN_DEFAULT: Algo = Algo::Sha256;
-
-/// ZMQ: rank r publishes at the port of its `--kv-events-config` + r.
-pub(super) const EVENT_PORT: bool = true;
-
-/// Prefill hands over by `kv_transfer_params`.
-pub(super) const BOOTSTRAP_PORT: bool = false;
-
-/// A block may outlive its parent: blocks are freed one by one, in the order of their last use.
-pub(super) const PREFIX_CLOSED: bool = false;
-
-/// The API server reads `X-data-parallel-rank` and refuses ranks it does not have with 400 (0.32, run).
-pub(super) const TAKES_RANK: bool = true;
+/// What it answers.
+pub(super) const ANSWERS: Answers = Answers {
+    name: "vllm",
+    algorithms,
+    // What a rule without an algorithm means: the form that other programs can compute without knowing Python.
+    rule_default: Some(Algo::Sha256Cbor),
+    // `--prefix-caching-hash-algo` when absent.
+    own_default: Some(Algo::Sha256),
+    // ZMQ: rank r publishes at the port of its `--kv-events-config` + r.
+    event_port: true,
+    // Prefill hands over by `kv_transfer_params`.
+    bootstrap_port: false,
+    // A block may outlive its parent: blocks are freed one by one, in the order of their last use.
+    prefix_closed: false,
+    // The API server reads `X-data-parallel-rank` and refuses ranks it does not have with 400 (0.32, run).
+    takes_rank: true,
+    family,
+    check,
+    recipe,
+    ..Answers::SILENT
+};
 
 /// From here on an unset seed is a constant for the SHA-256 algorithms; before, and for XXH3, it is random.
 const FIXED_ROOT: Version = Version::new(0, 29, 0);
@@ -49,18 +54,18 @@ const MOST_LOOKAHEAD: u16 = 64;
 const ALL: &[Algo] = &[Algo::Sha256, Algo::Sha256Cbor, Algo::Xxhash, Algo::XxhashCbor, Algo::Tokens];
 const EARLY: &[Algo] = &[Algo::Sha256Cbor, Algo::XxhashCbor, Algo::Tokens];
 
-pub(super) fn algorithms(version: Option<Version>) -> &'static [Algo] {
+fn algorithms(version: Option<Version>) -> &'static [Algo] {
     match version {
         Some(version) if version < PICKLE_VERIFIED => EARLY,
         _ => ALL,
     }
 }
 
-pub(super) fn family(version: Version) -> usize {
+fn family(version: Version) -> usize {
     [PICKLE_VERIFIED, FIXED_ROOT, TAGGED, LOOKAHEAD].iter().filter(|change| version >= **change).count()
 }
 
-pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
+fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
     if terms.bigram || terms.dynamo {
         return Err(ContractFault::Feature { name: "pairs of tokens or the dynamo format", needs: "SGLang" });
     }
@@ -73,7 +78,7 @@ pub(super) fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {
     Ok(())
 }
 
-pub(super) fn recipe(terms: &Terms<'_>) -> Result<(AnyRecipe, Digest), ContractFault> {
+fn recipe(terms: &Terms<'_>) -> Result<(AnyRecipe, Digest), ContractFault> {
     let (pickled, short) = match terms.algo {
         Algo::Sha256 => (true, false),
         Algo::Xxhash => (true, true),

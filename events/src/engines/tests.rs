@@ -59,7 +59,7 @@ fn tensorrt_llm_tells_hash_and_block_or_nothing() {
 fn what_is_no_json_tells_nothing() {
     for engine in Engine::ALL {
         let mut facts = Facts::default();
-        probes(engine).iter().for_each(|probe| (probe.read)(b"<html>", &mut facts));
+        probes(*engine).iter().for_each(|probe| (probe.read)(b"<html>", &mut facts));
         facts.publishers = None;
         assert_eq!(facts, Facts::default(), "{}", engine.name());
     }

@@ -247,7 +247,11 @@ impl Flow {
 
     /// Whether anything was cleared since this was last asked, so that the index has to be swept.
     pub fn take_cleared(&mut self) -> bool {
-        self.ranks.iter_mut().fold(false, |any, rank| rank.holdings.take_cleared() || any)
+        let mut any = false;
+        for rank in &mut self.ranks {
+            any |= rank.holdings.take_cleared();
+        }
+        any
     }
 
     /// Notes what goes wrong outside its connections; each sentence once.
@@ -382,6 +386,10 @@ impl Flow {
         }
         self.is_news = true;
         self.judge(None);
+        if !self.is_admitted() {
+            // Nobody follows it from now on: what it held is not known any more.
+            self.reacquire(index);
+        }
         let identity = self.facts.identity.filter(|_| is_whole);
         for rank in 0..self.ranks.len() as u8 {
             self.place(now, rank, net, index);

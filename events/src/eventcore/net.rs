@@ -2,7 +2,9 @@
 //! is; must never look into bytes.
 //!
 //! Bytes are not worked on as they come: each connection has a turn of one receive buffer in every round, so
-//! that one which is flooded delays the others by no more than that. One that is too far behind is paused.
+//! that one which is flooded delays the others by no more than that. One that is too far behind is paused. Of
+//! replays only a few have a turn in a round: they are long, and when many engines restart at once what the
+//! others store must not wait for all of them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,6 +13,9 @@ use warmpath_ring::{Errno, Held, Listener, Payload, Ring, Sock, sock};
 
 /// Buffers that may wait on one connection before it is paused.
 const WAITING_MAX: usize = 4;
+
+/// Replays that have a turn in one round.
+const REPLAYS_A_ROUND: usize = 4;
 
 /// A peer whose kernel is silent for so long is gone; peers that answer heartbeats are found sooner.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -47,7 +52,7 @@ struct Line {
 /// What a turn brings.
 pub(super) enum Turn {
     Bytes(Owner, Held),
-    Ended(Sock),
+    Ended,
 }
 
 /// All connections over one ring.
@@ -55,12 +60,14 @@ pub(super) struct Net<R: Ring> {
     pub ring: R,
     lines: Vec<Option<Line>>,
     queue: VecDeque<Sock>,
+    replays: VecDeque<Sock>,
     listeners: Vec<(SocketAddr, Listener)>,
 }
 
 impl<R: Ring> Net<R> {
     pub fn new(ring: R) -> Net<R> {
-        Net { ring, lines: Vec::new(), queue: VecDeque::new(), listeners: Vec::new() }
+        let (queue, replays) = (VecDeque::new(), VecDeque::new());
+        Net { ring, lines: Vec::new(), queue, replays, listeners: Vec::new() }
     }
 
     /// Begins a connection.
@@ -137,19 +144,25 @@ impl<R: Ring> Net<R> {
         }
     }
 
-    /// How many connections have a turn in the round that begins now.
-    pub fn round(&self) -> usize {
-        self.queue.len()
+    /// Whether anything waits for a turn.
+    pub fn has_turns(&self) -> bool {
+        !self.queue.is_empty() || !self.replays.is_empty()
     }
 
-    /// The next turn.
-    pub fn turn(&mut self) -> Option<Turn> {
-        let sock = self.queue.pop_front()?;
+    /// The connections that have a turn in the round that begins now.
+    pub fn round(&mut self) -> impl Iterator<Item = Sock> + use<R> {
+        let replays = self.replays.len().min(REPLAYS_A_ROUND);
+        let round: Vec<Sock> = self.queue.drain(..).chain(self.replays.drain(..replays)).collect();
+        round.into_iter()
+    }
+
+    /// A connection's turn.
+    pub fn turn(&mut self, sock: Sock) -> Option<Turn> {
         let line = self.line_mut(sock)?;
         line.is_queued = false;
         let owner = line.owner;
         let Some(buffer) = line.waiting.pop_front() else {
-            return line.is_ended.then_some(Turn::Ended(sock));
+            return line.is_ended.then_some(Turn::Ended);
         };
         let is_more = !line.waiting.is_empty() || line.is_ended;
         if line.is_paused && line.waiting.len() <= WAITING_MAX / 2 {
@@ -201,7 +214,10 @@ impl<R: Ring> Net<R> {
             && !line.is_queued
         {
             line.is_queued = true;
-            self.queue.push_back(sock);
+            match line.owner.what {
+                Use::Replay(..) => self.replays.push_back(sock),
+                Use::Live(_) | Use::Http => self.queue.push_back(sock),
+            }
         }
     }
 

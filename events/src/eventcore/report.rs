@@ -38,13 +38,9 @@ impl<R: Ring> EventCore<R> {
         limit: usize,
     ) -> Option<InventoryPage> {
         let rank = self.flows[self.flow(source)?].ranks.get(usize::from(rank))?;
-        let total = rank.holdings.blocks(&self.index)[tier as usize];
-        let Some(residency) = rank.stream.residency() else { return Some(InventoryPage::default()) };
-        let (skip, limit) = (usize::try_from(from).unwrap_or(usize::MAX), limit.clamp(1, PAGE_MAX));
-        let mut keys = rank.holdings.keys(residency, tier).skip(skip);
-        let page: Vec<u64> = keys.by_ref().take(limit).collect();
-        let next = keys.next().map(|_| from + page.len() as u64);
-        Some(InventoryPage { keys: page, next, total })
+        let Some(holder) = rank.holdings.holder(tier) else { return Some(InventoryPage::default()) };
+        let (keys, next) = self.index.page(holder, from, limit.clamp(1, PAGE_MAX));
+        Some(InventoryPage { keys, next, total: self.index.held(holder) as u64 })
     }
 
     fn source_report(&self, flow: &Flow) -> SourceReport {

@@ -52,12 +52,13 @@ fn what_agrees_is_let_in_without_a_word() {
 #[test]
 fn each_difference_has_its_fence() {
     let rule = spec(Engine::Vllm, Algo::Sha256Cbor);
-    let differing: [(Fence, fn(&mut Facts)); 6] = [
+    type Differ = fn(&mut Facts);
+    let differing: [(Fence, Differ); 6] = [
         (Fence::BlockSize, |facts| facts.block_size = Some(32)),
         (Fence::Algorithm, |facts| facts.algorithm = Some("sha256".into())),
         (Fence::Model, |facts| facts.models = Some(vec!["other".into()])),
         (Fence::Version, |facts| facts.version = Some("0.31.0".into())),
-        (Fence::Ranks, |facts| facts.publishers = None::<_>.or(Some(Ok(Vec::new())))),
+        (Fence::Ranks, |facts| facts.publishers = Some(Ok(Vec::new()))),
         (Fence::NoEvents, |facts| facts.publishers = Some(Err(Unusable::Off))),
     ];
     for (fence, differ) in differing {

@@ -2,7 +2,8 @@
 //! cut, dark, or answered by another process.
 
 use crate::model::{Kind, Model};
-use crate::peer::{Ear, Heard, answer, batch, greeting, message, pong, ready, reply, take_request};
+use crate::pages::{answer, take_request};
+use crate::peer::{Ear, Heard, batch, greeting, message, pong, ready, reply};
 use crate::random::Random;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,11 +134,7 @@ impl Engine {
 
     fn react(&mut self, port: Port, event: PeerEvent, world: &mut World<'_>) {
         match event {
-            PeerEvent::Begun => {
-                if port == Port::Brain {
-                    world.timer(STEP, 0);
-                }
-            }
+            PeerEvent::Begun if port == Port::Brain => world.timer(STEP, 0),
             PeerEvent::Timer { token: 0 } => {
                 self.step(world);
                 world.timer(STEP, 0);

@@ -6,6 +6,7 @@
 
 mod engine;
 mod model;
+mod pages;
 mod peer;
 #[path = "../simulated/random.rs"]
 mod random;
@@ -16,7 +17,7 @@ use model::Kind;
 use world::{Seen, World};
 
 fn seeds() -> u64 {
-    std::env::var("EVENTS_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(40)
+    std::env::var("EVENTS_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(25)
 }
 
 const ALL: Faults =
@@ -29,7 +30,7 @@ fn run(kind: Kind, faults: Faults, salt: u64, seen: &mut Seen) {
 fn run_with(kind: Kind, replay: bool, faults: Faults, salt: u64, seen: &mut Seen) {
     for seed in 0..seeds() {
         let mut world = World::new(seed ^ salt << 32, kind, replay, faults);
-        world.chaos(20);
+        world.chaos(15);
         world.quiet();
         world.check_equal(seen);
     }

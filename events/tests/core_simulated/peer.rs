@@ -1,4 +1,4 @@
-//! The publisher's side of ZMTP 3.1 and a small HTTP server, written from their documents for these tests.
+//! The publisher's side of ZMTP 3.1, written from its document for tests and benches.
 
 /// What the other side of a socket sent.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,17 +96,4 @@ pub fn batch(seq: u64, payload: &[u8]) -> Vec<u8> {
 
 pub fn reply(seq: u64, payload: &[u8]) -> Vec<u8> {
     message(&[b"", b"", &seq.to_be_bytes(), payload])
-}
-
-/// A whole request's path, taken off the front of what came.
-pub fn take_request(bytes: &mut Vec<u8>) -> Option<String> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let head: Vec<u8> = bytes.drain(..end).collect();
-    let text = String::from_utf8(head).expect("text");
-    text.split(' ').nth(1).map(str::to_owned)
-}
-
-pub fn answer(status: u16, body: &str, is_last: bool) -> Vec<u8> {
-    let close = if is_last { "Connection: close\r\n" } else { "" };
-    format!("HTTP/1.1 {status} X\r\n{close}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

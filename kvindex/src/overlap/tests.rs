@@ -66,10 +66,6 @@ impl World {
     }
 }
 
-fn best(out: &[u32]) -> Option<usize> {
-    (0..out.len()).max_by_key(|bit| (out[*bit], std::cmp::Reverse(*bit)))
-}
-
 #[test]
 fn walk_and_jump_equal_the_naive_map_where_residency_is_prefix_closed() {
     for (seed, count) in [(1, 2), (2, 64), (3, 70), (4, 250), (5, 330)] {
@@ -90,7 +86,7 @@ fn walk_and_jump_equal_the_naive_map_where_residency_is_prefix_closed() {
 }
 
 #[test]
-fn with_holes_a_jump_is_an_upper_bound_and_the_chosen_one_is_exact() {
+fn with_holes_a_jump_is_an_upper_bound() {
     let mut lowered = 0;
     for seed in 10..30 {
         let mut world = World::new(seed, 40, 8_000);
@@ -106,9 +102,6 @@ fn with_holes_a_jump_is_an_upper_bound_and_the_chosen_one_is_exact() {
             view.jump(&keys, &view.live(), &mut out);
             assert!(expected.iter().zip(&out).all(|(exact, bound)| exact <= bound));
             lowered += usize::from(out[..40] != expected);
-            let winner = view.choose(&keys, &view.live(), Residency::Holes, &mut out, |out| best(&out[..40]));
-            assert_eq!(winner, best(&expected), "seed {seed}");
-            assert_eq!(out[winner.unwrap()], expected[winner.unwrap()]);
         }
     }
     assert!(lowered > 50, "the holes must matter: {lowered}");

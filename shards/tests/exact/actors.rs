@@ -54,6 +54,8 @@ pub struct Served {
     pub ranks: Vec<String>,
     /// The receipt in the answer.
     pub receipt: Option<String>,
+    /// Its body as it came, framing included.
+    pub body: Vec<u8>,
 }
 
 pub type Shared<T> = Rc<RefCell<T>>;
@@ -73,13 +75,14 @@ impl Actor for Client {
             PeerEvent::Connected { conn } => world.send(conn, &self.asked.bytes()),
             PeerEvent::Data { conn, bytes } => {
                 self.buffer.extend(bytes);
-                if let Some(served) = served(&self.buffer) {
+                if let Some(served) = served(&self.buffer, false) {
                     *self.answer.borrow_mut() = Some(served);
                     world.close(conn);
                 }
             }
             PeerEvent::Ended { .. } | PeerEvent::Reset { .. } | PeerEvent::Refused { .. } => {
-                self.answer.borrow_mut().get_or_insert_default();
+                let served = || served(&self.buffer, true).unwrap_or_default();
+                self.answer.borrow_mut().get_or_insert_with(served);
             }
             PeerEvent::Accepted { .. } | PeerEvent::Timer { .. } => {}
         }
@@ -100,22 +103,28 @@ fn own((name, value): (&str, &str)) -> (String, String) {
     (name.to_ascii_lowercase(), value.trim().to_string())
 }
 
-/// A whole message's head and body.
-fn message(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// A whole message's head and body. What only a close ends is whole once it `ended`.
+fn message(bytes: &[u8], ended: bool) -> Option<(&[u8], &[u8])> {
     let (head, rest) = bytes.split_at(head_end(bytes)?);
-    let length =
-        lines(head).find(|(name, _)| name == "content-length").map_or(0, |(_, v)| v.parse().unwrap());
+    if lines(head).any(|(name, _)| name == "transfer-encoding") {
+        return rest.ends_with(b"0\r\n\r\n").then_some((head, rest));
+    }
+    let length = lines(head).find(|(name, _)| name == "content-length").map(|(_, v)| v.parse().unwrap());
+    if length.is_none() && lines(head).any(|(name, value)| name == "connection" && value == "close") {
+        return ended.then_some((head, rest));
+    }
+    let length = length.unwrap_or(0);
     (rest.len() >= length).then(|| (head, &rest[..length]))
 }
 
-fn served(bytes: &[u8]) -> Option<Served> {
-    let (head, body) = message(bytes)?;
+fn served(bytes: &[u8], ended: bool) -> Option<Served> {
+    let (head, raw) = message(bytes, ended)?;
     let status = std::str::from_utf8(&head[9..12]).unwrap().parse().unwrap();
     let receipt = lines(head).find(|(name, _)| name == "x-warmpath-receipt").map(|(_, value)| value);
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let body: Value = serde_json::from_slice(raw).unwrap_or_default();
     let endpoint = body["endpoint"].as_u64().map(|at| at as usize);
     let ranks = body["ranks"].as_array().into_iter().flatten().map(|r| r.as_str().unwrap().into()).collect();
-    Some(Served { status, endpoint, ranks, receipt })
+    Some(Served { status, endpoint, ranks, receipt, body: raw.to_vec() })
 }
 
 /// An engine that tells in its answer who it is and what rank it was asked for.
@@ -124,6 +133,8 @@ pub struct Engine {
     pub refuses: bool,
     pub fails: bool,
     pub prefill: u64,
+    /// Says this and nothing else; closes behind it where nothing else ends it.
+    pub script: Option<String>,
     pub buffers: HashMap<usize, Vec<u8>>,
     pub due: Vec<(usize, Vec<u8>)>,
 }
@@ -138,7 +149,7 @@ impl Actor for Engine {
             PeerEvent::Data { conn, bytes } => {
                 let buffer = self.buffers.entry(conn).or_default();
                 buffer.extend(bytes);
-                let Some((head, body)) = message(buffer) else { return };
+                let Some((head, body)) = message(buffer, false) else { return };
                 let (used, head) = (head.len() + body.len(), head.to_vec());
                 buffer.drain(..used);
                 let answer = self.answer(&head);
@@ -148,6 +159,9 @@ impl Actor for Engine {
             PeerEvent::Timer { token } => {
                 let (conn, answer) = self.due[token as usize].clone();
                 world.send(conn, &answer);
+                if self.script.as_ref().is_some_and(|script| script.contains("Connection: close")) {
+                    world.close(conn);
+                }
             }
             PeerEvent::Ended { conn } | PeerEvent::Reset { conn } => world.close(conn),
             _ => {}
@@ -157,6 +171,9 @@ impl Actor for Engine {
 
 impl Engine {
     fn answer(&self, head: &[u8]) -> Vec<u8> {
+        if let Some(script) = &self.script {
+            return script.clone().into_bytes();
+        }
         let ranks: Vec<String> =
             lines(head).filter(|(name, _)| name == "x-data-parallel-rank").map(|(_, value)| value).collect();
         let body = serde_json::json!({"endpoint": self.index, "ranks": ranks}).to_string();

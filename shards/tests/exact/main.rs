@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod actors;
+mod usage;
 mod world;
 
 use actors::Asked;

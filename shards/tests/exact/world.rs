@@ -38,6 +38,7 @@ pub struct Pool {
     refusing: Option<usize>,
     failing: Option<usize>,
     prefill: u64,
+    script: Option<String>,
     explain: ExplainHeader,
 }
 
@@ -55,6 +56,7 @@ impl Pool {
             refusing: None,
             failing: None,
             prefill: 1_000_000,
+            script: None,
             explain: ExplainHeader::Off,
         }
     }
@@ -91,6 +93,11 @@ impl Pool {
     /// Prefills outlast a burst.
     pub fn slow(self) -> Pool {
         Pool { prefill: 2 * SECOND, ..self }
+    }
+
+    /// All engines answer with these bytes.
+    pub fn saying(self, script: String) -> Pool {
+        Pool { script: Some(script), ..self }
     }
 
     pub fn explain(self, explain: ExplainHeader) -> Pool {
@@ -155,6 +162,7 @@ impl World {
                 refuses: pool.refusing == Some(engine),
                 fails: pool.failing == Some(engine),
                 prefill: pool.prefill,
+                script: pool.script.clone(),
                 buffers: HashMap::new(),
                 due: Vec::new(),
             };

@@ -2,9 +2,9 @@
 //! are routed by blocks.
 
 use super::pool::{
-    NO_SEEDING, SEED, Told, all_connected, complete, config, engine, engine_with, exact_rule, exact_rule_at,
-    gateway, gateway_with, in_step, known, known_of, live_port, replay_port, tokens, vllm_version,
-    wait_known, warm,
+    NO_SEEDING, SEED, SMALL_INDEX, Told, all_connected, complete, config, engine, engine_with, exact_rule,
+    exact_rule_at, gateway, gateway_with, in_step, known, known_of, live_port, replay_port, tokens,
+    vllm_version, wait_known, warm,
 };
 use crate::harness::{Client, Driver, Gateway, free_address, on_both_drivers, post, wait_until};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn an_engine_that_starts_late_is_found() {
     let placeholder = start(late.clone()).unwrap();
     let rule = exact_rule("pool", Vllm, &[&placeholder, &there], json!({}));
     placeholder.stop();
-    let gateway = Gateway::start_in(Driver::Epoll, &[rule], &["--shards", "1"], &[SEED, NO_SEEDING]);
+    let gateway = Gateway::start_in(Driver::Epoll, &[rule], &SMALL_INDEX, &[SEED, NO_SEEDING]);
     wait_until("one engine is known", || {
         known(&gateway).iter().any(|row| row["ranks"][0]["connected"] == true)
     });

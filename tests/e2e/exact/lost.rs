@@ -2,8 +2,8 @@
 //! engine has. Owns gaps, reconnects, restarts and partitions of published streams.
 
 use super::pool::{
-    NO_SEEDING, SEED, Told, all_connected, body, complete, config, engine, engine_with, exact_rule, gateway,
-    held, in_step, inventory, known_of, metric, tokens, wait_known, warm,
+    NO_SEEDING, SEED, SMALL_INDEX, Told, all_connected, body, complete, config, engine, engine_with,
+    exact_rule, gateway, held, in_step, inventory, known_of, metric, tokens, wait_known, warm,
 };
 use crate::harness::{Client, Driver, Gateway, free_address, on_both_drivers, post, wait_until};
 use serde_json::{Value, json};
@@ -199,7 +199,7 @@ fn a_restarted_gateway_asks_for_everything_again(driver: Driver) {
         warm(&gateway, "pool", &b, &tokens(seed + 10, 96));
     }
     let folder = gateway.kill();
-    let gateway = Gateway::spawn_in(driver, folder, false, &["--shards", "1"], &[SEED, NO_SEEDING]);
+    let gateway = Gateway::spawn_in(driver, folder, false, &SMALL_INDEX, &[SEED, NO_SEEDING]);
     all_connected(&gateway);
     in_step(&gateway, "pool", &a);
     in_step(&gateway, "pool", &b);

@@ -207,8 +207,10 @@ fn every_member_reaches_the_terms() {
     assert_eq!((exact.version, exact.completions_only), (Some(Version::new(0, 5, 23)), true));
     assert_eq!((rule.engine, rule.explain), (Engine::Sglang, ExplainHeader::Full));
     assert_eq!(take(json!({"explain_header": "id"})).explain, ExplainHeader::Id);
-    for algo in
-        Engine::ALL.into_iter().flat_map(|engine| engine.algorithms(None).iter().map(move |a| (engine, a)))
+    for algo in Engine::ALL
+        .iter()
+        .copied()
+        .flat_map(|engine| engine.algorithms(None).iter().map(move |a| (engine, a)))
     {
         let (engine, algo) = algo;
         let taken = exact_of(engine, algo.name());
@@ -222,7 +224,7 @@ fn exact_of(engine: Engine, algo: &str) -> KvExact {
 
 #[test]
 fn a_plain_rule_may_say_its_engine_and_has_no_terms() {
-    for engine in Engine::ALL {
+    for engine in Engine::ALL.iter().copied() {
         let rule = take(json!({"kvExactMode": 0, "kvEngineType": engine.name()}));
         assert_eq!((rule.engine, rule.exact), (engine, None));
     }

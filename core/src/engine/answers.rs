@@ -1,0 +1,52 @@
+//! The questions that each engine's file answers. Owns the list and what silence means: an engine that has no
+//! such thing; must never hold an answer of an engine.
+
+use super::contract::{ContractFault, Recipe, Terms};
+use super::{Algo, Version};
+use crate::block::{BlockSize, Digest};
+
+/// One engine's answers.
+pub(super) struct Answers {
+    /// As in a rule's `kvEngineType`.
+    pub name: &'static str,
+    /// Block hashes that its blocks can be named by; without a version, all that any has.
+    pub algorithms: fn(Option<Version>) -> &'static [Algo],
+    /// What a rule that names no algorithm means.
+    pub rule_default: Option<Algo>,
+    /// What the engine itself uses unless its operator chose, where that is another.
+    pub own_default: Option<Algo>,
+    /// Tokens in a block where a rule does not say.
+    pub block_size: BlockSize,
+    /// It publishes events at a port of its own, one for each rank.
+    pub event_port: bool,
+    /// Prefill and decode meet at a port of the prefill engine.
+    pub bootstrap_port: bool,
+    /// A rank that holds a block has all blocks before it.
+    pub prefix_closed: bool,
+    /// A request can name its rank in `X-Data-Parallel-Rank`.
+    pub takes_rank: bool,
+    /// Which versions name all blocks alike: equal numbers, equal names.
+    pub family: fn(Version) -> usize,
+    /// Refuses terms that no version can have.
+    pub check: fn(&Terms<'_>) -> Result<(), ContractFault>,
+    /// How its own blocks are named, and from which root; asked only for one of its algorithms.
+    pub recipe: fn(&Terms<'_>) -> Result<(Recipe, Digest), ContractFault>,
+}
+
+impl Answers {
+    /// Those of an engine that publishes nothing.
+    pub const SILENT: Answers = Answers {
+        name: "",
+        algorithms: |_| &[],
+        rule_default: None,
+        own_default: None,
+        block_size: BlockSize::SIXTEEN,
+        event_port: false,
+        bootstrap_port: false,
+        prefix_closed: false,
+        takes_rank: false,
+        family: |_| 0,
+        check: |_| Ok(()),
+        recipe: |_| Err(ContractFault::SeedUnset),
+    };
+}

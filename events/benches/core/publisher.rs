@@ -1,0 +1,225 @@
+//! Many vLLM publishers on one thread: canned batches to whoever subscribed. Owns their sockets and sequences.
+
+use crate::peer::{Ear, Heard, batch, greeting, message, pong, ready, reply};
+use rmpv::Value;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Blocks stored in a batch.
+pub const STORED: usize = 64;
+
+/// Batches that an endpoint keeps before it removes the oldest one's blocks.
+const KEPT: usize = 200;
+
+/// The first of 64 numbers whose removal says nothing.
+const NEVER_HELD: u64 = 1_000;
+
+/// One engine process as its sockets show it.
+#[derive(Default)]
+struct Process {
+    seq: u64,
+    held: VecDeque<u64>,
+    live: Option<TcpStream>,
+    /// What a replay gives.
+    buffer: Vec<(u64, Vec<u8>)>,
+}
+
+pub struct Publisher {
+    processes: Vec<Arc<Mutex<Process>>>,
+    ports: (u16, u16),
+    next: Arc<AtomicU64>,
+    template: Template,
+}
+
+/// A batch whose names are filled in: the publisher must not be what is measured.
+struct Template {
+    bytes: Vec<u8>,
+    stored: Vec<usize>,
+    removed: Vec<usize>,
+}
+
+impl Template {
+    fn new(blocks_an_event: usize) -> Template {
+        let bytes = payload(1, Some(1 + STORED as u64), blocks_an_event);
+        let place = |number: u64| {
+            let name = key(number).to_be_bytes();
+            bytes.windows(8).position(|eight| eight == name).expect("a name of eight bytes")
+        };
+        let stored = (1..=STORED as u64).map(place).collect();
+        let removed = (1 + STORED as u64..=2 * STORED as u64).map(place).collect();
+        Template { stored, removed, bytes }
+    }
+
+    /// Stores 64 blocks from `first` on, and removes as many; [`NEVER_HELD`] ones say nothing.
+    fn fill(&self, first: u64, old: u64) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (base, places) in [(first, &self.stored), (old, &self.removed)] {
+            for (at, place) in places.iter().enumerate() {
+                bytes[*place..*place + 8].copy_from_slice(&key(base + at as u64).to_be_bytes());
+            }
+        }
+        bytes
+    }
+}
+
+impl Publisher {
+    pub fn new(endpoints: usize, blocks_an_event: usize) -> Publisher {
+        let processes: Vec<Arc<Mutex<Process>>> = (0..endpoints).map(|_| Arc::default()).collect();
+        let listen = |socket: &'static str| {
+            let listener = TcpListener::bind("0.0.0.0:0").expect("a free port");
+            let (port, processes) = (listener.local_addr().expect("bound").port(), processes.clone());
+            std::thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let octets = match stream.local_addr().expect("connected").ip() {
+                        std::net::IpAddr::V4(ip) => ip.octets(),
+                        std::net::IpAddr::V6(_) => continue,
+                    };
+                    let endpoint = usize::from(octets[2] - 1) * 200 + usize::from(octets[3] - 1);
+                    let process = processes[endpoint].clone();
+                    std::thread::spawn(move || converse(stream, socket, &process));
+                }
+            });
+            port
+        };
+        let ports = (listen("PUB"), listen("ROUTER"));
+        let next = Arc::new(AtomicU64::new(NEVER_HELD + STORED as u64));
+        Publisher { processes, ports, next, template: Template::new(blocks_an_event) }
+    }
+
+    /// Where they publish and replay.
+    pub fn ports(&self) -> (u16, u16) {
+        self.ports
+    }
+
+    /// Waits until so many are subscribed to.
+    pub fn wait_for(&mut self, count: usize) {
+        let is_live = |process: &Arc<Mutex<Process>>| process.lock().expect("a process").live.is_some();
+        while self.processes.iter().filter(|process| is_live(process)).count() < count {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// One batch of an endpoint; the last key that it stores.
+    pub fn publish(&mut self, endpoint: usize) -> u64 {
+        let first = self.next.fetch_add(STORED as u64, Relaxed);
+        let mut process = self.processes[endpoint].lock().expect("a process");
+        process.held.push_back(first);
+        let old = (process.held.len() > KEPT).then(|| process.held.pop_front()).flatten();
+        let payload = self.template.fill(first, old.unwrap_or(NEVER_HELD));
+        let bytes = batch(process.seq, &payload);
+        process.seq += 1;
+        if let Some(live) = &mut process.live {
+            // A subscriber that is gone comes again.
+            let _ = live.write_all(&bytes);
+        }
+        key(first + STORED as u64 - 1)
+    }
+
+    /// Gives endpoints a history of full caches.
+    pub fn fill(&mut self, endpoints: Range<usize>) {
+        for endpoint in endpoints {
+            for _ in 0..KEPT {
+                self.publish(endpoint);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+
+    /// Other processes at these endpoints, with full caches to replay.
+    pub fn restart(&mut self, endpoints: Range<usize>) {
+        for endpoint in endpoints {
+            let mut process = self.processes[endpoint].lock().expect("a process");
+            let live = process.live.take();
+            *process = Process::default();
+            for seq in 0..KEPT as u64 {
+                let first = self.next.fetch_add(STORED as u64, Relaxed);
+                process.buffer.push((seq, self.template.fill(first, NEVER_HELD)));
+            }
+            process.seq = KEPT as u64;
+            if let Some(live) = live {
+                let _ = live.shutdown(std::net::Shutdown::Both);
+            }
+        }
+    }
+}
+
+/// The other side of one connection, until it ends.
+fn converse(mut stream: TcpStream, socket: &str, process: &Mutex<Process>) {
+    let (mut ear, mut buffer) = (Ear::default(), [0; 4_096]);
+    let _ = stream.set_nodelay(true);
+    if stream.write_all(&greeting()).is_err() {
+        return;
+    }
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        for heard in ear.hear(&buffer[..count]) {
+            let bytes = match heard {
+                Heard::Greeting => ready(socket),
+                Heard::Ping(context) => pong(&context),
+                Heard::Subscribe => {
+                    let live = stream.try_clone().expect("a copy");
+                    process.lock().expect("a process").live = Some(live);
+                    continue;
+                }
+                Heard::Message(frames) => replies(&frames[1], process),
+                Heard::Ready => continue,
+            };
+            // One writer a stream at a time: the publisher holds the same lock.
+            let _lock = process.lock().expect("a process");
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn replies(from: &[u8], process: &Mutex<Process>) -> Vec<u8> {
+    let from = u64::from_be_bytes(from.try_into().expect("eight bytes"));
+    let process = process.lock().expect("a process");
+    let wanted = process.buffer.iter().filter(|(seq, _)| *seq >= from);
+    let mut bytes: Vec<u8> = wanted.flat_map(|(seq, payload)| reply(*seq, payload)).collect();
+    bytes.extend(message(&[b"", b"", &[0xff; 8], b""]));
+    bytes
+}
+
+fn key(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63
+}
+
+/// A batch that stores 64 blocks, and removes as many.
+fn payload(first: u64, old: Option<u64>, blocks_an_event: usize) -> Vec<u8> {
+    let mut events = Vec::new();
+    for at in (0..STORED).step_by(blocks_an_event) {
+        let numbers = |base: u64| (base + at as u64..).take(blocks_an_event).map(|it| Value::from(key(it)));
+        if let Some(old) = old {
+            let names = Value::Array(numbers(old).collect());
+            events.push(event("BlockRemoved", vec![("block_hashes", names), ("medium", Value::from("GPU"))]));
+        }
+        let tokens = (0..blocks_an_event as u64 * 16).map(|at| Value::from(1_000 + at)).collect();
+        events.push(event(
+            "BlockStored",
+            vec![
+                ("block_hashes", Value::Array(numbers(first).collect())),
+                ("parent_block_hash", Value::Nil),
+                ("token_ids", Value::Array(tokens)),
+                ("block_size", Value::from(16)),
+                ("lora_id", Value::Nil),
+                ("medium", Value::from("GPU")),
+            ],
+        ));
+    }
+    let batch = Value::Array(vec![Value::F64(1.5), Value::Array(events), Value::from(0)]);
+    let mut bytes = Vec::new();
+    rmpv::encode::write_value(&mut bytes, &batch).expect("into memory");
+    bytes
+}
+
+fn event(kind: &str, members: Vec<(&str, Value)>) -> Value {
+    let kind = [(Value::from("type"), Value::from(kind))];
+    let members = members.into_iter().map(|(name, value)| (Value::from(name), value));
+    Value::Map(kind.into_iter().chain(members).collect())
+}
