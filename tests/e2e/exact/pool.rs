@@ -20,8 +20,8 @@ pub const SEED: (&str, &str) = ("LLB_KV_NONE_HASH_SEED", "0");
 /// No hit goes to a cold endpoint.
 pub const NO_SEEDING: (&str, &str) = ("LOXILB_KV_COLDSTART_SEED_N", "0");
 
-/// Room for some 200,000 blocks: an inventory looks through all of it, which takes its time in a debug build.
-pub const SMALL_INDEX: [&str; 2] = ["--index-memory", "8M"];
+/// Room for some 30,000 blocks: an inventory looks through all of it, which takes its time in a debug build.
+pub const SMALL_INDEX: [&str; 2] = ["--index-memory", "1M"];
 
 /// Where rank 0 of every engine publishes: they have addresses of their own.
 pub fn live_port() -> u16 {
