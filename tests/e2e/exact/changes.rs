@@ -3,8 +3,8 @@
 
 use super::pool::{
     NO_SEEDING, SEED, SMALL_INDEX, Told, all_connected, complete, config, engine, engine_with, exact_rule,
-    exact_rule_at, gateway, gateway_with, in_step, known, known_of, live_port, replay_port, tokens,
-    vllm_version, wait_known, warm,
+    exact_rule_at, fixed_port, gateway, gateway_with, in_step, known, known_of, live_port, replay_port,
+    tokens, vllm_version, wait_known, warm,
 };
 use crate::harness::{Client, Driver, Gateway, free_address, on_both_drivers, post, wait_until};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn engines_and_rules_come_and_go(driver: Driver) {
 /// The gateway was there first.
 #[test]
 fn an_engine_that_starts_late_is_found() {
-    let late = Config { port: free_address().port(), ..config(Vllm) };
+    let late = Config { port: fixed_port(), ..config(Vllm) };
     let there = engine(Vllm);
     let placeholder = start(late.clone()).unwrap();
     let rule = exact_rule("pool", Vllm, &[&placeholder, &there], json!({}));
@@ -169,6 +169,9 @@ fn receipts_are_found_by_the_id_of_the_answer() {
         (&json!(a.addr.to_string()), &json!("exact")),
         "{found}"
     );
+    let why = gateway.admin("GET", "/netlox/v1/config/ai/explain?id=of-mine", "");
+    let text = String::from_utf8(why.body).unwrap();
+    assert!(why.status == 200 && text.contains("of-mine") && text.contains(&a.addr.to_string()), "{text}");
     let mut quiet = exact_rule("quiet", Vllm, &[&a], json!({"explain_header": "id"}));
     gateway.post_rule(&quiet);
     let brief = complete(super::pool::vip_of(&quiet), &tokens(1, 70));

@@ -2,8 +2,8 @@
 //! conversations. Owns shards beside each other.
 
 use super::pool::{
-    NO_SEEDING, SEED, Told, body, complete_with, engine, exact_rule, followed, gateway_with, in_step, tokens,
-    warm,
+    NO_SEEDING, SEED, Told, body, complete_with, engine, exact_rule, followed, gateway_with, in_step, metric,
+    tokens, warm,
 };
 use crate::harness::{Driver, on_both_drivers, post, wait_until};
 use serde_json::json;
@@ -72,6 +72,13 @@ fn converse(kind: Kind, shards: &str) {
             }
         }
     }
+    // What was predicted of all that was routed by blocks is what the engines' answers say.
+    let sum = |name: &str| metric(&gateway, name, &[]).unwrap_or_else(|| panic!("no {name}"));
+    let hits = sum("loxilb_pd_kv_tier15_hits_total");
+    assert!(hits >= 12.0, "{hits}");
+    assert_eq!(sum("warmpath_exact_answers_told_total"), hits);
+    assert_eq!(sum("warmpath_exact_answers_as_predicted_total"), hits);
+    assert_eq!(sum("warmpath_exact_cached_tokens_total"), sum("warmpath_exact_predicted_tokens_total"));
 }
 
 #[test]

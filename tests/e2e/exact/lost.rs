@@ -3,9 +3,9 @@
 
 use super::pool::{
     NO_SEEDING, SEED, SMALL_INDEX, Told, all_connected, body, complete, config, engine, engine_with,
-    exact_rule, gateway, held, in_step, inventory, known_of, metric, tokens, wait_known, warm,
+    exact_rule, fixed_port, gateway, held, in_step, inventory, known_of, metric, tokens, wait_known, warm,
 };
-use crate::harness::{Client, Driver, Gateway, free_address, on_both_drivers, post, wait_until};
+use crate::harness::{Client, Driver, Gateway, on_both_drivers, post, wait_until};
 use serde_json::{Value, json};
 use warmpath_perf::engine::Kind::{self, Sglang, Vllm};
 use warmpath_perf::engine::faults::{Faults, Replay};
@@ -23,7 +23,7 @@ fn rank(gateway: &Gateway, engine: &Handle) -> Value {
 
 /// An engine at a port of its own, so that another process can take its place.
 fn fixed(kind: Kind) -> Config {
-    Config { port: free_address().port(), ..config(kind) }
+    Config { port: fixed_port(), ..config(kind) }
 }
 
 #[test]

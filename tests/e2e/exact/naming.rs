@@ -3,8 +3,8 @@
 
 use super::pool::{
     SEED, all_connected, complete, complete_with, config, counts_in_step, engine, engine_with, exact_rule,
-    exact_rule_at, gateway, gateway_with, in_step, known_of, metric, tokens, vip_of, vllm_version,
-    wait_known, warm,
+    exact_rule_at, fixed_port, gateway, gateway_with, in_step, known_of, metric, tokens, vip_of,
+    vllm_version, wait_known, warm,
 };
 use crate::harness::{Driver, free_address};
 use serde_json::{Value, json};
@@ -178,7 +178,7 @@ fn an_engine_that_is_not_as_the_rule_says_is_fenced_with_the_cure() {
 /// An engine that comes back as the rule says is let in.
 #[test]
 fn a_fence_falls_when_the_engine_is_started_as_the_rule_says() {
-    let fixed = Config { port: free_address().port(), ..config(Vllm) };
+    let fixed = Config { port: fixed_port(), ..config(Vllm) };
     let wrong = Config { block_size: 32, ..fixed.clone() };
     let wrong = start(wrong).unwrap();
     let gateway = gateway(Driver::Epoll, &[exact_rule("pool", Vllm, &[&wrong], json!({}))]);

@@ -4,7 +4,7 @@
 use crate::harness::{Client, Driver, Gateway, Reply, free_address, get, post, rule_with, wait_until};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use warmpath_perf::engine::kinds::HashAlgo;
@@ -23,10 +23,20 @@ pub const NO_SEEDING: (&str, &str) = ("LOXILB_KV_COLDSTART_SEED_N", "0");
 /// Room for some 30,000 blocks: an inventory looks through all of it, which takes its time in a debug build.
 pub const SMALL_INDEX: [&str; 2] = ["--index-memory", "1M"];
 
-/// Where rank 0 of every engine publishes: they have addresses of their own.
+/// Where rank 0 of every engine publishes: they have addresses of their own. Below the ports that
+/// `free_address` gives, so that no gateway that listens on all addresses is in the way.
 pub fn live_port() -> u16 {
     static PORT: OnceLock<u16> = OnceLock::new();
-    *PORT.get_or_init(|| free_address().port())
+    *PORT.get_or_init(|| {
+        let first = 7_000 + (std::process::id() % 4_000) as u16;
+        let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
+        (first..11_500).find(is_free).unwrap()
+    })
+}
+
+/// The port of an engine whose place another process takes, on its own address.
+pub fn fixed_port() -> u16 {
+    live_port() + 2 * REPLAY_OFFSET
 }
 
 /// Where rank 0 of every engine replays.

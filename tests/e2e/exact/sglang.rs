@@ -3,7 +3,8 @@
 
 use super::pool::{
     NO_SEEDING, SEED, complete, complete_with, engine, engine_with, exact_rule, gateway, gateway_with, held,
-    in_step, inventory, known_of, last_header, live_port, tokens, vip_of, vllm_version, wait_known, warm,
+    in_step, inventory, known_of, last_header, live_port, metric, tokens, vip_of, vllm_version, wait_known,
+    warm,
 };
 use crate::harness::{Driver, wait_until};
 use serde_json::json;
@@ -91,6 +92,8 @@ fn salted_traffic_hits_nothing_of_the_plain_one() {
         assert_eq!((told.reply.status, told.word("tier"), told.cached()), (200, "tier2", 0));
         in_step(&gateway, "pool", &s);
     }
+    assert_eq!(metric(&gateway, "loxilb_pd_kv_tier15_hits_total", &[]).unwrap_or(0.0), 0.0, "hits stay flat");
+    assert_eq!(metric(&gateway, "loxilb_pd_kv_zero_hit_watchdog_total", &[]), Some(3.0), "from the third on");
     let own = json!({"cache_salt": "tenant 3"});
     let told = complete_with(gateway.vip, &tokens(1, 70), &[], own);
     told.assert_exact(&s, 4);

@@ -3,7 +3,7 @@
 
 use super::pool::{
     NO_SEEDING, SEED, all_connected, complete, complete_with, counts_in_step, engine, engine_with,
-    exact_rule, exact_rule_at, gateway, gateway_with, in_step, known_of, tokens, wait_known, warm,
+    exact_rule, exact_rule_at, gateway, gateway_with, in_step, known_of, metric, tokens, wait_known, warm,
 };
 use crate::harness::{Client, Driver, chat, on_both_drivers, post, wait_until};
 use serde_json::json;
@@ -160,6 +160,10 @@ fn what_has_no_token_ids_is_left_to_the_selector() {
     assert_eq!(ask("/v1/completions", &body(json!({"model": "sim"}))), missed(400, "text_empty"));
     let odd = body(json!({"model": "sim", "prompt": tokens(1, 64), "cache_salt": 7}));
     assert_eq!(ask("/v1/completions", &odd).2, "unreadable");
+    for reason in ["tokenize", "batch", "hashes", "text_empty", "unreadable"] {
+        let missed = metric(&gateway, "warmpath_exact_misses_total", &[("reason", reason)]);
+        assert!(missed.is_some_and(|missed| missed >= 1.0), "{reason}: {missed:?}");
+    }
     let (told_a, told_b) = (a.stats().executions.total, b.stats().executions.total);
     assert!(told_a > 1 && told_b > 1, "in turn: {told_a}, {told_b}");
 }
@@ -187,6 +191,8 @@ fn each_so_many_hits_one_goes_to_an_endpoint_that_is_cold() {
         pool.iter().for_each(|engine| in_step(&gateway, "pool", engine));
     }
     assert_eq!(seeded, [(4, b.addr), (8, c.addr)], "then nobody is cold");
+    assert_eq!(metric(&gateway, "loxilb_pd_kv_tier15_hits_total", &[]), Some(12.0));
+    assert_eq!(metric(&gateway, "loxilb_pd_kv_tier15_cold_seeds_total", &[]), Some(2.0));
 }
 
 #[test]
