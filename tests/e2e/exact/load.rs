@@ -32,10 +32,17 @@ fn a_hot_prefix_keeps_the_load_bound(driver: Driver) {
     assert!(loads.iter().all(|load| *load <= 28), "175 % of 16: {loads:?}");
     assert!(loads[2] >= 16, "the holder carries at least its share: {loads:?}");
     engines.iter().for_each(|engine| engine.set_faults(Faults::default()));
+    let mut by_blocks = 0;
     for client in &mut clients {
         let told = Told::new(client.reply());
-        assert_eq!((told.reply.status, told.word("tier")), (200, "tier15"), "{}", told.reply.head);
+        assert_eq!(told.reply.status, 200);
+        // Where the other shard took all places of a list meanwhile, the selector has the request.
+        match told.word("tier") {
+            "tier15" => by_blocks += 1,
+            _ => told.assert_missed("bounded"),
+        }
     }
+    assert!(by_blocks >= 32, "{by_blocks} of 64");
     wait_until("nothing is charged any more", || gateway.sum("active") == 0);
     let shards = gateway.shards();
     assert!(shards.iter().all(|s| s["counts"]["accepted"].as_u64() > Some(0)), "both shards served");
