@@ -36,10 +36,10 @@ pub(crate) struct HoldingCounts {
     pub refused: u64,
     /// Blocks without a key.
     pub unnamed: u64,
-    /// Blocks of another size than the rule's, and how large.
+    /// Blocks of another size than the rule's since it was last cleared, and how large.
     pub wrong_size: u64,
     pub wrong_size_seen: u32,
-    /// Blocks of the rule's size in a group that counts.
+    /// Blocks of the rule's size in a group that counts, since it was last cleared.
     pub counted: u64,
     /// Blocks of groups that don't count.
     pub uncounted_groups: u64,
@@ -301,6 +301,8 @@ impl Holdings {
 
     fn clear(&mut self, index: &mut Index) {
         self.has_cleared = true;
+        // Another process may follow, with blocks of another size.
+        (self.counts.wrong_size, self.counts.counted) = (0, 0);
         self.pending.keys.clear();
         self.naming.clear();
         for holder in self.holders.iter().flatten() {

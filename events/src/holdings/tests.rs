@@ -251,6 +251,9 @@ fn blocks_of_other_sizes_and_kinds_don_t_count_nor_their_removal() {
     assert_eq!(bench.holdings.counts.removed, 0);
     let holder = bench.holdings.holder(Tier::Gpu).expect("a holder");
     assert_eq!(bench.index.page(holder, 0, 9), (vec![3], None));
+    // Another process follows, of which nothing is known yet.
+    bench.holdings.change(Change::Cleared, &mut bench.index);
+    assert_eq!((bench.holdings.counts.wrong_size, bench.holdings.counts.counted), (0, 0));
 }
 
 #[test]
