@@ -5,7 +5,7 @@ use warmpath_core::engine::Scratch;
 use warmpath_kvindex::{Cursor, Holder, Stats, Writer};
 
 /// How often the writer looks on for one page: some milliseconds of the event core's time at most.
-const LOOKS: usize = 64;
+const LOOKS: usize = 16;
 
 /// The one writer, and memory to hash in.
 pub(crate) struct Index {
