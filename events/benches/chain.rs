@@ -26,6 +26,9 @@ use warmpath_ring::{Sizes, clock};
 
 const RANKS: usize = 64;
 
+/// `[1.5, [["AllBlocksCleared"]]]`.
+const CLEARED: &[u8] = b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x91\x91\xb0AllBlocksCleared";
+
 /// Batches after which a rank's blocks are removed.
 const KEPT: usize = 200;
 
@@ -42,6 +45,13 @@ fn main() {
             at(50)
         );
     }
+    let (mut restarts, longest) = Bench::new(64, kept).restarts();
+    restarts.sort_unstable();
+    println!(
+        "a rank of {} blocks cleared and stored anew: {} us, of all ranks' buffers the longest {longest} us",
+        kept * STORED,
+        restarts[restarts.len() / 2] / 1_000,
+    );
 }
 
 struct Bench {
@@ -81,6 +91,39 @@ impl Bench {
             "what is measured does not hold what it was told"
         );
         costs
+    }
+
+    /// One rank after the other is cleared and stores as much anew: nanoseconds of each, and microseconds of the
+    /// longest receive buffer.
+    fn restarts(&mut self) -> (Vec<u64>, u64) {
+        for _ in 0..=self.kept {
+            self.round();
+        }
+        let (mut costs, mut longest) = (Vec::new(), 0);
+        for rank in 0..RANKS {
+            let mut bytes = peer::batch(self.seq, CLEARED);
+            for at in 1..=self.kept as u64 {
+                let payload = self.template.fill(self.next, NEVER_HELD);
+                self.next += STORED as u64;
+                bytes.extend(peer::batch(self.seq + at, &payload));
+            }
+            let begun = clock::thread_cpu();
+            let mut last = begun;
+            for buffer in bytes.chunks(Sizes::default().buffer_bytes as usize) {
+                self.chain.live(rank, buffer);
+                let now = clock::thread_cpu();
+                longest = longest.max((now - last) / 1_000);
+                last = now;
+            }
+            costs.push(last - begun);
+        }
+        let blocks = RANKS * self.kept * STORED;
+        assert_eq!(
+            self.chain.blocks(),
+            (blocks, blocks as u64),
+            "what is measured does not hold what it was told"
+        );
+        (costs, longest)
     }
 
     /// One batch of each rank.

@@ -45,6 +45,9 @@ pub(crate) struct HoldingCounts {
     pub uncounted_groups: u64,
 }
 
+/// Up to so many blocks a rank that is cleared has them taken back one by one, which takes a millisecond.
+const TAKEN_BACK: usize = 1 << 15;
+
 /// Writes that wait at most.
 const PENDING: usize = 1_024;
 
@@ -128,7 +131,7 @@ impl Holdings {
                 }
             }
             Change::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
-            Change::Cleared => self.clear(index),
+            Change::Cleared(was) => self.clear(Some(was), index),
         }
     }
 
@@ -148,9 +151,29 @@ impl Holdings {
             DrainChange::Moved { from, to, hash, also } => self.moved(from, to, hash, also, index),
             DrainChange::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
             DrainChange::Cleared => {
-                self.clear(index);
+                self.clear(None, index);
                 self.group = None;
             }
+        }
+    }
+
+    /// Nothing is held any more; of what was, if that is known.
+    pub fn clear(&mut self, was: Option<&Residency>, index: &mut Index) {
+        self.has_cleared = true;
+        match was.filter(|was| was.len() <= TAKEN_BACK) {
+            Some(was) => self.take_back(was, index),
+            None => self.pending.writes.clear(),
+        }
+        self.naming.clear();
+        for holder in self.holders.iter().flatten() {
+            index.clear(*holder);
+        }
+        self.wanted = [false; TIERS];
+        for fill in std::mem::take(&mut self.fills) {
+            self.publish(fill.tier);
+        }
+        for at in 0..TIERS {
+            self.publish(at);
         }
     }
 
@@ -294,19 +317,16 @@ impl Holdings {
         }
     }
 
-    fn clear(&mut self, index: &mut Index) {
-        self.has_cleared = true;
-        self.pending.writes.clear();
-        self.naming.clear();
-        for holder in self.holders.iter().flatten() {
-            index.clear(*holder);
-        }
-        self.wanted = [false; TIERS];
-        for fill in std::mem::take(&mut self.fills) {
-            self.publish(fill.tier);
-        }
-        for at in 0..TIERS {
-            self.publish(at);
+    /// Takes a few blocks back one by one: then the index has nothing of them to sweep when the rank, as after a
+    /// restart, stores anew at once. What may be left is cleared as a whole.
+    fn take_back(&mut self, was: &Residency, index: &mut Index) {
+        self.flush(index);
+        for (at, holder) in self.holders.iter().enumerate() {
+            let Some(holder) = holder else { continue };
+            let own = was.blocks().filter(|(shelf, ..)| tier(shelf.medium) <= at);
+            let keys: Vec<Write> =
+                own.filter_map(|(_, hash, _)| self.naming.key(hash)).map(Write::Remove).collect();
+            index.write(*holder, &keys);
         }
     }
 

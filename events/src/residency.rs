@@ -58,7 +58,7 @@ pub struct Content<'a> {
 }
 
 /// A change that the index must know.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub enum Change<'a> {
     /// A block is held that was not.
     Held {
@@ -84,8 +84,8 @@ pub enum Change<'a> {
         /// The nearest other medium on which the same group still holds it.
         also: Option<Medium>,
     },
-    /// Nothing is held any more.
-    Cleared,
+    /// Nothing is held any more of what was.
+    Cleared(&'a Residency),
 }
 
 /// What happened so far, for metrics.
@@ -181,9 +181,9 @@ impl Residency {
 
     /// Forgets everything.
     pub fn clear(&mut self, sink: &mut dyn FnMut(Change<'_>)) {
+        sink(Change::Cleared(self));
         self.shelves.clear();
         self.held = 0;
-        sink(Change::Cleared);
     }
 
     /// Copies of a block on a shelf.

@@ -66,14 +66,18 @@ fn payload(first: u64, old: Option<u64>, blocks_an_event: usize) -> Vec<u8> {
             ],
         ));
     }
-    let batch = Value::Array(vec![Value::F64(1.5), Value::Array(events), Value::from(0)]);
-    let mut bytes = Vec::new();
-    rmpv::encode::write_value(&mut bytes, &batch).expect("into memory");
-    bytes
+    encoded(events)
 }
 
 fn event(kind: &str, members: Vec<(&str, Value)>) -> Value {
     let kind = [(Value::from("type"), Value::from(kind))];
     let members = members.into_iter().map(|(name, value)| (Value::from(name), value));
     Value::Map(kind.into_iter().chain(members).collect())
+}
+
+fn encoded(events: Vec<Value>) -> Vec<u8> {
+    let batch = Value::Array(vec![Value::F64(1.5), Value::Array(events), Value::from(0)]);
+    let mut bytes = Vec::new();
+    rmpv::encode::write_value(&mut bytes, &batch).expect("into memory");
+    bytes
 }
