@@ -103,9 +103,8 @@ impl Bench {
         for rank in 0..RANKS {
             let mut bytes = peer::batch(self.seq, CLEARED);
             for at in 1..=self.kept as u64 {
-                let payload = self.template.fill(self.next, NEVER_HELD);
+                bytes.extend(peer::batch(self.seq + at, &self.template.payload(self.next)));
                 self.next += STORED as u64;
-                bytes.extend(peer::batch(self.seq + at, &payload));
             }
             let begun = clock::thread_cpu();
             let mut last = begun;
@@ -145,7 +144,7 @@ impl Bench {
         let held = &mut self.held[rank];
         held.push_back(first);
         let old = (held.len() > self.kept).then(|| held.pop_front()).flatten();
-        peer::batch(self.seq, &self.template.fill(first, old.unwrap_or(NEVER_HELD)))
+        self.template.fill(self.seq, first, old.unwrap_or(NEVER_HELD)).to_vec()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Many vLLM publishers on one thread: canned batches to whoever subscribed. Owns their sockets and sequences.
 
-use crate::peer::{Ear, Heard, batch, greeting, message, pong, ready, reply};
+use crate::peer::{Ear, Heard, greeting, message, pong, ready, reply};
 use crate::template::{NEVER_HELD, STORED, Template, key};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -73,12 +73,11 @@ impl Publisher {
         let mut process = self.processes[endpoint].lock().expect("a process");
         process.held.push_back(first);
         let old = (process.held.len() > KEPT).then(|| process.held.pop_front()).flatten();
-        let payload = self.template.fill(first, old.unwrap_or(NEVER_HELD));
-        let bytes = batch(process.seq, &payload);
+        let bytes = self.template.fill(process.seq, first, old.unwrap_or(NEVER_HELD));
         process.seq += 1;
         if let Some(live) = &mut process.live {
             // A subscriber that is gone comes again.
-            let _ = live.write_all(&bytes);
+            let _ = live.write_all(bytes);
         }
         key(first + STORED as u64 - 1)
     }
@@ -101,7 +100,7 @@ impl Publisher {
             *process = Process::default();
             for seq in 0..KEPT as u64 {
                 let first = self.next.fetch_add(STORED as u64, Relaxed);
-                process.buffer.push((seq, self.template.fill(first, NEVER_HELD)));
+                process.buffer.push((seq, self.template.payload(first)));
             }
             process.seq = KEPT as u64;
             if let Some(live) = live {

@@ -1,5 +1,6 @@
 //! A vLLM batch whose names are filled in: publishing must not be what is measured. Owns its layout.
 
+use crate::peer::batch;
 use rmpv::Value;
 
 /// Blocks stored in a batch, and removed in it.
@@ -8,34 +9,45 @@ pub const STORED: usize = 64;
 /// The first of 64 numbers whose removal says nothing.
 pub const NEVER_HELD: u64 = 1_000;
 
-/// The bytes, and where its names are.
+/// The bytes as a publisher sends them, and where its sequence, payload and names are.
 pub struct Template {
     bytes: Vec<u8>,
+    payload: usize,
     stored: Vec<usize>,
     removed: Vec<usize>,
 }
 
+/// Where a live message has its sequence: behind an empty topic's head and its own.
+const SEQ: usize = 9 + 9;
+
 impl Template {
     pub fn new(blocks_an_event: usize) -> Template {
-        let bytes = payload(1, Some(1 + STORED as u64), blocks_an_event);
+        let payload = payload(1, Some(1 + STORED as u64), blocks_an_event);
+        let bytes = batch(0, &payload);
         let place = |number: u64| {
             let name = key(number).to_be_bytes();
             bytes.windows(8).position(|eight| eight == name).expect("a name of eight bytes")
         };
         let stored = (1..=STORED as u64).map(place).collect();
         let removed = (1 + STORED as u64..=2 * STORED as u64).map(place).collect();
-        Template { stored, removed, bytes }
+        Template { stored, removed, payload: bytes.len() - payload.len(), bytes }
     }
 
-    /// Stores 64 blocks from `first` on, and removes as many; [`NEVER_HELD`] ones say nothing.
-    pub fn fill(&self, first: u64, old: u64) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
+    /// A live message that stores 64 blocks from `first` on, and removes as many; [`NEVER_HELD`] ones say nothing.
+    pub fn fill(&mut self, seq: u64, first: u64, old: u64) -> &[u8] {
+        self.bytes[SEQ..SEQ + 8].copy_from_slice(&seq.to_be_bytes());
         for (base, places) in [(first, &self.stored), (old, &self.removed)] {
             for (at, place) in places.iter().enumerate() {
-                bytes[*place..*place + 8].copy_from_slice(&key(base + at as u64).to_be_bytes());
+                self.bytes[*place..*place + 8].copy_from_slice(&key(base + at as u64).to_be_bytes());
             }
         }
-        bytes
+        &self.bytes
+    }
+
+    /// The payload of a batch that stores 64 blocks from `first` on.
+    pub fn payload(&mut self, first: u64) -> Vec<u8> {
+        self.fill(0, first, NEVER_HELD);
+        self.bytes[self.payload..].to_vec()
     }
 }
 

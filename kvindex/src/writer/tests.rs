@@ -29,7 +29,8 @@ fn step(random: &mut Random, writer: &mut Writer, naive: &mut Naive, holders: &[
             keys.iter().for_each(|key| naive.remove(holder.bit(), *key));
         }
         80..95 => {
-            let write = |key: &u64| if key % 3 == 0 { Write::Remove(*key) } else { Write::Store(*key, 0) };
+            let write =
+                |key: &u64| if key.is_multiple_of(3) { Write::Remove(*key) } else { Write::Store(*key, 0) };
             let writes: Vec<Write> = keys.iter().map(write).collect();
             let before = naive.held(holder.bit());
             let parts: Vec<_> = match writer.plan().slots {
