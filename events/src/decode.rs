@@ -60,13 +60,25 @@ enum Kind {
 }
 
 impl Kind {
-    fn named(name: &str) -> Kind {
+    fn named(name: &[u8]) -> Option<Kind> {
         match name {
-            "BlockStored" => Kind::Stored,
-            "BlockRemoved" => Kind::Removed,
-            "AllBlocksCleared" => Kind::Cleared,
-            _ => Kind::Unknown,
+            b"BlockStored" => Some(Kind::Stored),
+            b"BlockRemoved" => Some(Kind::Removed),
+            b"AllBlocksCleared" => Some(Kind::Cleared),
+            _ => None,
         }
+    }
+}
+
+/// What a key of an event's map announces.
+enum Key {
+    Kind,
+    Field(Field),
+}
+
+impl Key {
+    fn named(key: &[u8]) -> Option<Key> {
+        if key == b"type" { Some(Key::Kind) } else { Field::named(key).map(Key::Field) }
     }
 }
 
@@ -114,8 +126,7 @@ impl Decoder<'_, '_> {
 
     /// A kind, then members in the order that all versions share; later ones are only ever added at the end.
     fn array(&mut self, members: u32, draft: &mut Stored) -> Result<Kind, Reject> {
-        let Item::Str(name) = self.reader.item()? else { return Err(Reject::Event) };
-        let kind = Kind::named(name);
+        let kind = self.label(Kind::named)?.unwrap_or(Kind::Unknown);
         let order = match kind {
             Kind::Stored => field::STORED,
             Kind::Removed => field::REMOVED,
@@ -133,17 +144,27 @@ impl Decoder<'_, '_> {
     fn map(&mut self, pairs: u32, draft: &mut Stored) -> Result<Kind, Reject> {
         let mut kind = None;
         for _ in 0..pairs {
-            let Item::Str(key) = self.reader.item()? else { return Err(Reject::Event) };
-            match Field::named(key) {
-                _ if key == "type" => {
-                    let Item::Str(name) = self.reader.item()? else { return Err(Reject::Event) };
-                    kind = Some(Kind::named(name));
-                }
-                Some(field) if kind != Some(Kind::Unknown) => self.field(field, draft)?,
+            match self.label(Key::named)? {
+                Some(Key::Kind) => kind = Some(self.label(Kind::named)?.unwrap_or(Kind::Unknown)),
+                Some(Key::Field(field)) if kind != Some(Kind::Unknown) => self.field(field, draft)?,
                 _ => self.skip(1)?,
             }
         }
         kind.ok_or(Reject::Event)
+    }
+
+    /// A text that `named` may know. One that it does is UTF-8 by that, and need not be looked at twice.
+    #[inline]
+    fn label<T>(&mut self, named: impl Fn(&[u8]) -> Option<T>) -> Result<Option<T>, Reject> {
+        let mut ahead = self.reader;
+        if let Some(known) = ahead.name().and_then(&named) {
+            self.reader = ahead;
+            return Ok(Some(known));
+        }
+        match self.reader.item()? {
+            Item::Str(text) => Ok(named(text.as_bytes())),
+            _ => Err(Reject::Event),
+        }
     }
 
     fn skip(&mut self, values: u32) -> Result<(), Reject> {

@@ -34,6 +34,10 @@ use warmpath_ring::{Errno, Event, Listener, Ring, Sock};
 /// Segments swept in a turn.
 const SWEEP: usize = 4;
 
+/// How long replays wait for a sweep that is under way. They are what stores most into what is to be swept, and a
+/// block that finds its segment unswept sweeps it whole before others have their turn.
+const SWEPT_FIRST: Nanos = SECOND;
+
 /// When ports that could not be listened on are tried again.
 const LISTEN_AGAIN: Nanos = 5 * SECOND;
 
@@ -50,6 +54,7 @@ pub struct EventCore<R: Ring> {
     listen_faults: Vec<(SocketAddr, Errno)>,
     listen_at: Option<Nanos>,
     is_sweeping: bool,
+    sweeping_since: Nanos,
     is_filling: bool,
 }
 
@@ -66,6 +71,7 @@ impl<R: Ring> EventCore<R> {
             listen_faults: Vec::new(),
             listen_at: None,
             is_sweeping: false,
+            sweeping_since: 0,
             is_filling: false,
         }
     }
@@ -112,10 +118,17 @@ impl<R: Ring> EventCore<R> {
         self.events = events;
         self.round(now);
         self.look_after(now);
-        if self.is_sweeping {
-            self.is_sweeping = self.index.sweep(SWEEP);
-        }
+        self.sweep(now);
         Ok(())
+    }
+
+    /// A slice of what clears left in the index.
+    fn sweep(&mut self, now: Nanos) {
+        if !self.is_sweeping {
+            self.sweeping_since = now;
+            return;
+        }
+        self.is_sweeping = self.index.sweep(SWEEP);
     }
 
     /// Takes the drained stream of a source over, after another reader was detected; false without such a
@@ -184,7 +197,8 @@ impl<R: Ring> EventCore<R> {
 
     /// One buffer of each connection that has a turn.
     fn round(&mut self, now: Nanos) {
-        for sock in self.net.round() {
+        let are_replays_due = !self.is_sweeping || now >= self.sweeping_since + SWEPT_FIRST;
+        for sock in self.net.round(are_replays_due) {
             match self.net.turn(sock) {
                 Some(Turn::Bytes(owner, buffer)) => {
                     let Some(at) = self.flow(owner.source) else {

@@ -12,7 +12,7 @@ use crate::wire::{Medium, SpecKind, Stored};
 use std::ops::Range;
 use std::sync::Arc;
 use warmpath_core::shared::{Source, Tier};
-use warmpath_kvindex::Holder;
+use warmpath_kvindex::{Holder, Write};
 
 /// Keys that a fill stores at a time.
 const SLICE: usize = 4_096;
@@ -36,22 +36,26 @@ pub(crate) struct HoldingCounts {
     pub refused: u64,
     /// Blocks without a key.
     pub unnamed: u64,
-    /// Blocks of another size than the rule's, and how large.
+    /// Blocks of another size than the rule's since it was last cleared, and how large.
     pub wrong_size: u64,
     pub wrong_size_seen: u32,
-    /// Blocks of the rule's size in a group that counts.
+    /// Blocks of the rule's size in a group that counts, since it was last cleared.
     pub counted: u64,
     /// Blocks of groups that don't count.
     pub uncounted_groups: u64,
 }
 
-/// One write for several holders: blocks of consecutive depth.
+/// Up to so many blocks a rank that is cleared has them taken back one by one, which takes a millisecond.
+const TAKEN_BACK: usize = 1 << 15;
+
+/// Writes that wait at most.
+const PENDING: usize = 1_024;
+
+/// Writes for the same holders, in their order: the index asks for the memory of all of them ahead.
 #[derive(Default)]
 struct Pending {
-    is_store: bool,
     tiers: Range<usize>,
-    depth: u32,
-    keys: Vec<u64>,
+    writes: Vec<Write>,
 }
 
 /// A holder that is being made.
@@ -127,7 +131,7 @@ impl Holdings {
                 }
             }
             Change::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
-            Change::Cleared => self.clear(index),
+            Change::Cleared(was) => self.clear(Some(was), index),
         }
     }
 
@@ -147,25 +151,41 @@ impl Holdings {
             DrainChange::Moved { from, to, hash, also } => self.moved(from, to, hash, also, index),
             DrainChange::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
             DrainChange::Cleared => {
-                self.clear(index);
+                self.clear(None, index);
                 self.group = None;
             }
         }
     }
 
+    /// Nothing is held any more; of what was, if that is known.
+    pub fn clear(&mut self, was: Option<&Residency>, index: &mut Index) {
+        self.has_cleared = true;
+        // Another process may follow, with blocks of another size.
+        (self.counts.wrong_size, self.counts.counted) = (0, 0);
+        match was.filter(|was| was.len() <= TAKEN_BACK) {
+            Some(was) => self.take_back(was, index),
+            None => self.pending.writes.clear(),
+        }
+        self.naming.clear();
+        for holder in self.holders.iter().flatten() {
+            index.clear(*holder);
+        }
+        self.wanted = [false; TIERS];
+        for fill in std::mem::take(&mut self.fills) {
+            self.publish(fill.tier);
+        }
+        for at in 0..TIERS {
+            self.publish(at);
+        }
+    }
+
     /// Ends the writes of one piece of work: from here on readers see all of it.
     pub fn flush(&mut self, index: &mut Index) {
-        let mut pending = std::mem::take(&mut self.pending);
-        for holder in self.holders[pending.tiers.clone()].iter().flatten() {
-            if pending.is_store {
-                self.counts.refused += index.store(*holder, &pending.keys, pending.depth) as u64;
-            } else {
-                index.remove(*holder, &pending.keys);
-            }
+        for holder in self.holders[self.pending.tiers.clone()].iter().flatten() {
+            self.counts.refused += index.write(*holder, &self.pending.writes) as u64;
         }
-        pending.keys.clear();
-        pending.tiers = 0..0;
-        self.pending = pending;
+        self.pending.writes.clear();
+        self.pending.tiers = 0..0;
     }
 
     /// Begins the fill of holders that the last changes asked for.
@@ -269,7 +289,7 @@ impl Holdings {
             self.wanted[at] = self.holders[at].is_some();
         }
         self.counts.stored += 1;
-        self.write(true, at..also.map_or(TIERS, tier), key, depth, index);
+        self.write(Write::Store(key, depth), at..also.map_or(TIERS, tier), index);
     }
 
     fn gone(&mut self, shelf: Shelf, hash: u64, also: Option<Medium>, index: &mut Index) {
@@ -282,7 +302,7 @@ impl Holdings {
         }
         if let Some(key) = key {
             self.counts.removed += 1;
-            self.write(false, tier(shelf.medium)..also.map_or(TIERS, tier), key, 0, index);
+            self.write(Write::Remove(key), tier(shelf.medium)..also.map_or(TIERS, tier), index);
         }
     }
 
@@ -293,40 +313,34 @@ impl Holdings {
         if after > before {
             // Its new tier may have no holder yet.
             self.held(to.medium, None, key, 0, index);
-            self.write(false, before..after, key, 0, index);
+            self.write(Write::Remove(key), before..after, index);
         } else {
-            self.write(true, after..before, key, 0, index);
+            self.write(Write::Store(key, 0), after..before, index);
         }
     }
 
-    fn clear(&mut self, index: &mut Index) {
-        self.has_cleared = true;
-        self.pending.keys.clear();
-        self.naming.clear();
-        for holder in self.holders.iter().flatten() {
-            index.clear(*holder);
-        }
-        self.wanted = [false; TIERS];
-        for fill in std::mem::take(&mut self.fills) {
-            self.publish(fill.tier);
-        }
-        for at in 0..TIERS {
-            self.publish(at);
+    /// Takes a few blocks back one by one: then the index has nothing of them to sweep when the rank, as after a
+    /// restart, stores anew at once. What may be left is cleared as a whole.
+    fn take_back(&mut self, was: &Residency, index: &mut Index) {
+        self.flush(index);
+        for (at, holder) in self.holders.iter().enumerate() {
+            let Some(holder) = holder else { continue };
+            let own = was.blocks().filter(|(shelf, ..)| tier(shelf.medium) <= at);
+            let keys: Vec<Write> =
+                own.filter_map(|(_, hash, _)| self.naming.key(hash)).map(Write::Remove).collect();
+            index.write(*holder, &keys);
         }
     }
 
-    fn write(&mut self, is_store: bool, tiers: Range<usize>, key: u64, depth: u32, index: &mut Index) {
+    fn write(&mut self, write: Write, tiers: Range<usize>, index: &mut Index) {
         if tiers.is_empty() {
             return;
         }
-        let pending = &self.pending;
-        let next = pending.depth.saturating_add(pending.keys.len() as u32);
-        let fits = pending.is_store == is_store && pending.tiers == tiers && (!is_store || next == depth);
-        if !fits {
+        if self.pending.tiers != tiers || self.pending.writes.len() >= PENDING {
             self.flush(index);
-            (self.pending.is_store, self.pending.tiers, self.pending.depth) = (is_store, tiers, depth);
+            self.pending.tiers = tiers;
         }
-        self.pending.keys.push(key);
+        self.pending.writes.push(write);
     }
 
     fn register(&mut self, at: usize, index: &mut Index) {

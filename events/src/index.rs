@@ -2,10 +2,10 @@
 //! count copies, which residency does.
 
 use warmpath_core::engine::Scratch;
-use warmpath_kvindex::{Cursor, Holder, Stats, Writer};
+use warmpath_kvindex::{Cursor, Holder, Stats, Write, Writer};
 
 /// How often the writer looks on for one page: some milliseconds of the event core's time at most.
-const LOOKS: usize = 64;
+const LOOKS: usize = 16;
 
 /// The one writer, and memory to hash in.
 pub(crate) struct Index {
@@ -31,8 +31,9 @@ impl Index {
         self.writer.store(holder, keys, depth).refused
     }
 
-    pub fn remove(&mut self, holder: Holder, keys: &[u64]) {
-        self.writer.remove(holder, keys);
+    /// Stores and removals in their order. How many found no room.
+    pub fn write(&mut self, holder: Holder, writes: &[Write]) -> usize {
+        self.writer.write(holder, writes).0.refused
     }
 
     /// Visible at once; what is left of it is swept later.

@@ -16,6 +16,8 @@
 //! - [`http`]: one request to an engine's own port
 
 mod backoff;
+#[doc(hidden)]
+pub mod chain;
 pub mod continuity;
 pub mod decode;
 pub mod drain;

@@ -79,6 +79,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A text of up to 31 bytes, as bytes that nobody has yet found to be UTF-8; nothing, and nothing read, if
+    /// something else comes. For names that are compared with known ones, which are.
+    #[inline]
+    pub fn name(&mut self) -> Option<&'a [u8]> {
+        let [tag @ 0xa0..=0xbf, rest @ ..] = self.rest else { return None };
+        let (name, rest) = rest.split_at_checked(usize::from(tag & 0x1f))?;
+        self.rest = rest;
+        Some(name)
+    }
+
     /// The forms that a block event seldom has.
     fn rare(&mut self, tag: u8) -> Result<Item<'a>, Fault> {
         match tag {
@@ -124,23 +134,24 @@ impl<'a> Reader<'a> {
     /// first value that is something else: how many it read. Token ids are most of what engines send.
     #[inline]
     pub fn u32s(&mut self, count: u32, out: &mut Vec<u32>) -> u32 {
-        let mut rest = self.rest;
-        for read in 0..count {
-            let (id, tail) = match *rest {
+        let from = out.len();
+        // Each has a byte at least, so a false count makes nobody reserve for it.
+        let most = (count as usize).min(self.rest.len());
+        out.resize(from + most, 0);
+        let (mut rest, mut read) = (self.rest, 0);
+        for place in &mut out[from..] {
+            (*place, rest) = match *rest {
                 [id @ 0..=0x7f, ref tail @ ..] => (u32::from(id), tail),
                 [0xcd, a, b, ref tail @ ..] => (u32::from(u16::from_be_bytes([a, b])), tail),
                 [0xce, a, b, c, d, ref tail @ ..] => (u32::from_be_bytes([a, b, c, d]), tail),
                 [0xcc, id, ref tail @ ..] => (u32::from(id), tail),
-                _ => {
-                    self.rest = rest;
-                    return read;
-                }
+                _ => break,
             };
-            out.push(id);
-            rest = tail;
+            read += 1;
         }
         self.rest = rest;
-        count
+        out.truncate(from + read);
+        read as u32
     }
 
     /// Passes over one whole value.

@@ -109,6 +109,8 @@ impl Naming {
     /// A block is held nowhere any more.
     pub fn forget(&mut self, hash: u64) {
         match &mut self.own {
+            // Almost always empty, and a set hashes before it looks.
+            Own::None(excluded) if excluded.is_empty() => {}
             Own::None(excluded) => drop(excluded.remove(&hash)),
             Own::Keys(keys) => drop(keys.remove(&hash)),
             Own::Digests(digests) => drop(digests.remove(&hash)),

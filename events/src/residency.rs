@@ -7,9 +7,10 @@
 //! removal takes one copy or all is the engine's rule ([`Removal`]). A removal of what is not held, as after a
 //! stream that was picked up midway, changes nothing.
 
-use crate::wire::{Batch, Event, ExtraKey, Locality, Medium, Place, Removed, Stored};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+mod copies;
+
+use crate::wire::{Batch, Event, ExtraKey, Locality, Medium, Place, Removed, Run, Stored};
+use copies::{Copies, Entry, Found};
 
 /// How many copies one removal takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub struct Content<'a> {
 }
 
 /// A change that the index must know.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy)]
 pub enum Change<'a> {
     /// A block is held that was not.
     Held {
@@ -83,8 +84,8 @@ pub enum Change<'a> {
         /// The nearest other medium on which the same group still holds it.
         also: Option<Medium>,
     },
-    /// Nothing is held any more.
-    Cleared,
+    /// Nothing is held any more of what was.
+    Cleared(&'a Residency),
 }
 
 /// What happened so far, for metrics.
@@ -107,13 +108,8 @@ pub struct Residency {
     counts: Counts,
 }
 
-type Copies = HashMap<u64, Entry, BuildHasherDefault<Mix>>;
-
-#[derive(Clone, Copy)]
-struct Entry {
-    copies: u32,
-    depth: u32,
-}
+/// Blocks of a batch that are touched before they are looked for: as many as a core can wait for at once.
+const AHEAD: usize = 16;
 
 /// The depth of a block whose parent is not held: useless until that one comes, so deep.
 const DEPTH_UNKNOWN: u32 = 1 << 12;
@@ -126,11 +122,11 @@ impl Residency {
 
     /// Applies a batch. Whether it emptied the cache at some point.
     pub fn apply(&mut self, batch: &Batch, sink: &mut dyn FnMut(Change<'_>)) -> bool {
-        let mut emptied = false;
+        let (mut emptied, mut touched) = (false, 0);
         for event in &batch.events {
             match event {
-                Event::Stored(stored) => self.store_all(batch, stored, sink),
-                Event::Removed(removed) => self.remove_all(batch, *removed, sink),
+                Event::Stored(stored) => self.store_all(batch, stored, &mut touched, sink),
+                Event::Removed(removed) => self.remove_all(batch, *removed, &mut touched, sink),
                 Event::Cleared => {
                     self.clear(sink);
                     emptied = true;
@@ -144,18 +140,18 @@ impl Residency {
     pub fn store(&mut self, shelf: Shelf, hash: u64, depth: u32) -> bool {
         let is_full = self.held >= self.limit;
         let copies = self.shelf(shelf);
-        match copies.get_mut(&hash) {
-            Some(entry) => {
-                entry.copies = entry.copies.saturating_add(1);
+        match copies.find(hash) {
+            Found::Held(at, entry) => {
+                copies.set(at, Entry { copies: entry.copies.saturating_add(1), ..entry });
                 self.counts.repeated += 1;
                 false
             }
-            None if is_full => {
+            Found::Free(_) if is_full => {
                 self.counts.refused += 1;
                 false
             }
-            None => {
-                copies.insert(hash, Entry { copies: 1, depth });
+            Found::Free(at) => {
+                copies.insert(at, hash, Entry { copies: 1, depth });
                 self.held += 1;
                 true
             }
@@ -166,17 +162,17 @@ impl Residency {
     pub fn remove(&mut self, shelf: Shelf, hash: u64) -> bool {
         let removal = self.removal;
         let copies = self.shelf(shelf);
-        match copies.get_mut(&hash) {
-            None => {
+        match copies.find(hash) {
+            Found::Free(_) => {
                 self.counts.unmatched += 1;
                 false
             }
-            Some(entry) if entry.copies > 1 && removal == Removal::One => {
-                entry.copies -= 1;
+            Found::Held(at, entry) if entry.copies > 1 && removal == Removal::One => {
+                copies.set(at, Entry { copies: entry.copies - 1, ..entry });
                 false
             }
-            Some(_) => {
-                copies.remove(&hash);
+            Found::Held(at, _) => {
+                copies.remove(at);
                 self.held -= 1;
                 true
             }
@@ -185,41 +181,41 @@ impl Residency {
 
     /// Forgets everything.
     pub fn clear(&mut self, sink: &mut dyn FnMut(Change<'_>)) {
+        sink(Change::Cleared(self));
         self.shelves.clear();
         self.held = 0;
-        sink(Change::Cleared);
     }
 
     /// Copies of a block on a shelf.
     pub fn copies(&self, shelf: Shelf, hash: u64) -> u32 {
         let found = self.shelves.iter().find(|(at, _)| *at == shelf);
-        found.and_then(|(_, copies)| copies.get(&hash)).map_or(0, |entry| entry.copies)
+        found.and_then(|(_, copies)| copies.get(hash)).map_or(0, |entry| entry.copies)
     }
 
     /// The nearest medium but `shelf`'s own on which its group holds a block.
     pub fn also(&self, shelf: Shelf, hash: u64) -> Option<Medium> {
         let others =
             self.shelves.iter().filter(|(at, _)| at.group == shelf.group && at.medium != shelf.medium);
-        others.filter(|(_, copies)| copies.contains_key(&hash)).map(|(at, _)| at.medium).min()
+        others.filter(|(_, copies)| copies.get(hash).is_some()).map(|(at, _)| at.medium).min()
     }
 
     /// The nearest medium on which a group holds a block.
     pub fn nearest(&self, group: u32, hash: u64) -> Option<Medium> {
         let own = self.shelves.iter().filter(|(at, _)| at.group == group);
-        own.filter(|(_, copies)| copies.contains_key(&hash)).map(|(at, _)| at.medium).min()
+        own.filter(|(_, copies)| copies.get(hash).is_some()).map(|(at, _)| at.medium).min()
     }
 
     /// How deep in its prompt a held block is.
     pub fn depth_of(&self, shelf: Shelf, hash: u64) -> u32 {
         let found = self.shelves.iter().find(|(at, _)| *at == shelf);
-        found.and_then(|(_, copies)| copies.get(&hash)).map_or(DEPTH_UNKNOWN, |entry| entry.depth)
+        found.and_then(|(_, copies)| copies.get(hash)).map_or(DEPTH_UNKNOWN, |entry| entry.depth)
     }
 
     /// How deep in its prompt a block of `group` behind `parent` is.
     pub fn depth_behind(&self, group: u32, parent: Option<u64>) -> u32 {
         let Some(parent) = parent else { return 0 };
         let shelves = self.shelves.iter().filter(|(at, _)| at.group == group);
-        let entry = shelves.filter_map(|(_, copies)| copies.get(&parent)).next();
+        let entry = shelves.filter_map(|(_, copies)| copies.get(parent)).next();
         entry.map_or(DEPTH_UNKNOWN, |entry| entry.depth.saturating_add(1))
     }
 
@@ -242,7 +238,7 @@ impl Residency {
     pub fn blocks(&self) -> impl Iterator<Item = (Shelf, u64, u32)> + '_ {
         self.shelves
             .iter()
-            .flat_map(|(shelf, copies)| copies.iter().map(|(hash, entry)| (*shelf, *hash, entry.copies)))
+            .flat_map(|(shelf, copies)| copies.iter().map(|(hash, entry)| (*shelf, hash, entry.copies)))
     }
 
     /// Different blocks held on one medium, over all groups.
@@ -256,12 +252,19 @@ impl Residency {
         self.counts
     }
 
-    fn store_all(&mut self, batch: &Batch, stored: &Stored, sink: &mut dyn FnMut(Change<'_>)) {
+    fn store_all(
+        &mut self,
+        batch: &Batch,
+        stored: &Stored,
+        touched: &mut usize,
+        sink: &mut dyn FnMut(Change<'_>),
+    ) {
         let shelf = Shelf::from(stored.place);
         let hashes = batch.hashes(stored.hashes);
         let spans = spans(batch, stored);
         let (mut parent, mut depth) = (stored.parent, self.depth_behind(shelf.group, stored.parent));
         for (block, hash) in hashes.iter().enumerate() {
+            self.touch(batch, stored.hashes, block, touched);
             if self.store(shelf, *hash, depth) {
                 let content = spans.as_ref().map(|(tokens, span, width)| Content {
                     parent,
@@ -279,12 +282,31 @@ impl Residency {
         }
     }
 
-    fn remove_all(&mut self, batch: &Batch, removed: Removed, sink: &mut dyn FnMut(Change<'_>)) {
+    fn remove_all(
+        &mut self,
+        batch: &Batch,
+        removed: Removed,
+        touched: &mut usize,
+        sink: &mut dyn FnMut(Change<'_>),
+    ) {
         let shelf = Shelf::from(removed.place);
-        for hash in batch.hashes(removed.hashes) {
+        for (block, hash) in batch.hashes(removed.hashes).iter().enumerate() {
+            self.touch(batch, removed.hashes, block, touched);
             if self.remove(shelf, *hash) {
                 sink(Change::Gone { shelf, hash: *hash, also: self.also(shelf, *hash) });
             }
+        }
+    }
+
+    /// Before a block is looked for: has it and the batch's next ones touched, those of further events too, if
+    /// it is not yet.
+    #[inline]
+    fn touch(&self, batch: &Batch, run: Run, block: usize, touched: &mut usize) {
+        let at = run.from as usize + block;
+        if at >= *touched {
+            *touched = at + AHEAD;
+            let next = batch.hashes(Run { from: at as u32, to: batch.hashes.len().min(*touched) as u32 });
+            self.shelves.iter().for_each(|(_, copies)| copies.touch(next));
         }
     }
 
@@ -311,27 +333,6 @@ fn lookahead<'a>(batch: &'a Batch, stored: &Stored, block: usize) -> &'a [u32] {
     let Some((run, _)) = stored.lookahead.run() else { return &[] };
     let each = run.len() / stored.hashes.len().max(1);
     batch.tokens(run).get(block * each..(block + 1) * each).unwrap_or(&[])
-}
-
-/// Hashes of blocks are hashes already: one multiplication spreads what a shortened one may lack.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(self.0 ^ u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        let wide = u128::from(hash ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-        self.0 = (wide >> 64) as u64 ^ wide as u64;
-    }
 }
 
 #[cfg(test)]

@@ -57,14 +57,14 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// From its name on the wire.
-    pub fn named(name: &str) -> Medium {
+    /// From its name on the wire, if that is known here.
+    pub fn named(name: &[u8]) -> Option<Medium> {
         match name {
-            "GPU" => Medium::Gpu,
-            "CPU" | "CPU_PINNED" => Medium::Cpu,
-            "STORAGE" | "DISK" => Medium::Disk,
-            "EXTERNAL" => Medium::External,
-            _ => Medium::Other,
+            b"GPU" => Some(Medium::Gpu),
+            b"CPU" | b"CPU_PINNED" => Some(Medium::Cpu),
+            b"STORAGE" | b"DISK" => Some(Medium::Disk),
+            b"EXTERNAL" => Some(Medium::External),
+            _ => None,
         }
     }
 }
@@ -97,19 +97,19 @@ pub enum SpecKind {
 }
 
 impl SpecKind {
-    /// From its name on the wire; names that are not known here are `Unknown`.
-    pub fn named(name: &str) -> SpecKind {
+    /// From its name on the wire, if that is known here.
+    pub fn named(name: &[u8]) -> Option<SpecKind> {
         match name {
-            "full_attention" => SpecKind::FullAttention,
-            "mla_attention" => SpecKind::MlaAttention,
-            "sliding_window" => SpecKind::SlidingWindow,
-            "sliding_window_mla" => SpecKind::SlidingWindowMla,
-            "mamba" => SpecKind::Mamba,
-            "chunked_local_attention" => SpecKind::ChunkedLocalAttention,
-            "sink_full_attention" => SpecKind::SinkFullAttention,
-            "encoder_only_attention" => SpecKind::EncoderOnlyAttention,
-            "cross_attention" => SpecKind::CrossAttention,
-            _ => SpecKind::Unknown,
+            b"full_attention" => Some(SpecKind::FullAttention),
+            b"mla_attention" => Some(SpecKind::MlaAttention),
+            b"sliding_window" => Some(SpecKind::SlidingWindow),
+            b"sliding_window_mla" => Some(SpecKind::SlidingWindowMla),
+            b"mamba" => Some(SpecKind::Mamba),
+            b"chunked_local_attention" => Some(SpecKind::ChunkedLocalAttention),
+            b"sink_full_attention" => Some(SpecKind::SinkFullAttention),
+            b"encoder_only_attention" => Some(SpecKind::EncoderOnlyAttention),
+            b"cross_attention" => Some(SpecKind::CrossAttention),
+            _ => None,
         }
     }
 }

@@ -29,7 +29,7 @@ pub use inventory::Cursor;
 pub use overlap::{Reader, View};
 pub use plan::{HOLDERS_MAX, Plan, PlanFault};
 pub use publish::Readers;
-pub use writer::{Removed, Stats, Stored, Writer};
+pub use writer::{Removed, Stats, Stored, Write, Writer};
 
 /// Makes an empty index of `plan`: the one that writes it, and the handle that registers readers.
 ///

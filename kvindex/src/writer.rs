@@ -1,4 +1,4 @@
-//! The one writer: blocks stored and removed, a holder at a time, in runs. Owns everything that readers do not
+//! The one writer: blocks stored and removed, a holder at a time, in runs, mixed ones too. Owns everything that readers do not
 //! see: fill of the segments, leases. Must never wait for a reader.
 //!
 //! A run is prefetched ahead of itself; each block of it is visible as soon as it is stored.
@@ -53,6 +53,23 @@ pub struct Removed {
     pub gone: usize,
     /// Were not held: nothing changed.
     pub unknown: usize,
+}
+
+/// One block of a mixed run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// It is held from now on; blocks before it in its prompt.
+    Store(u64, u32),
+    /// It is not.
+    Remove(u64),
+}
+
+impl Write {
+    fn key(self) -> u64 {
+        match self {
+            Write::Store(key, _) | Write::Remove(key) => key,
+        }
+    }
 }
 
 /// Figures for metrics and status.
@@ -136,6 +153,19 @@ impl Writer {
         }
     }
 
+    /// Stores and removals of one holder, in their order. Alike to calls of [`Writer::store`] and
+    /// [`Writer::remove`], but what comes next is asked for over all of them, however short each is.
+    pub fn write(&mut self, holder: Holder, writes: &[Write]) -> (Stored, Removed) {
+        if !self.bits.knows(holder) {
+            return Default::default();
+        }
+        match self.shared.plan.words {
+            1 => self.write_run::<1>(holder.bit(), writes),
+            2 => self.write_run::<2>(holder.bit(), writes),
+            _ => self.write_run::<0>(holder.bit(), writes),
+        }
+    }
+
     /// Figures of now; walks the segments' fill.
     pub fn stats(&self) -> Stats {
         Stats {
@@ -145,6 +175,26 @@ impl Writer {
             rebuilds: self.rebuilds,
             stale_segments: self.fills.iter().filter(|fill| fill.stale).count(),
         }
+    }
+
+    fn write_run<const W: usize>(&mut self, bit: usize, writes: &[Write]) -> (Stored, Removed) {
+        let (mut stored, mut removed) = (Stored::default(), Removed::default());
+        for write in writes.iter().take(AHEAD) {
+            self.shared.ask::<W>(write.key());
+        }
+        for (at, write) in writes.iter().enumerate() {
+            if let Some(next) = writes.get(at + AHEAD) {
+                self.shared.ask::<W>(next.key());
+            }
+            match *write {
+                Write::Store(key, depth) => self.store_one::<W>(bit, stored_key(key), depth, &mut stored),
+                Write::Remove(key) => self.remove_one::<W>(bit, stored_key(key), &mut removed),
+            }
+        }
+        let held = self.bits.held_mut(bit);
+        *held = *held + stored.added - removed.gone;
+        self.refused += stored.refused as u64;
+        (stored, removed)
     }
 
     fn store_run<const W: usize>(&mut self, bit: usize, keys: &[u64], depth: u32) -> Stored {

@@ -252,6 +252,9 @@ impl<R: Ring> Flow<R> {
     fn count(&self, service: &ShardService, exact: &ExactService, explanation: &Explanation) {
         let mut counts = service.counts.borrow_mut();
         counts.exact(explanation);
+        if explanation.shown().iter().any(|candidate| candidate.runs.iter().any(|run| *run > 0)) {
+            exact.state.found();
+        }
         if let Outcome::Missed(miss) = explanation.outcome
             && miss.is_zero_hit()
             && exact::zero_hits(exact.state.missed(), self.exact.tuning.zero_hit_after) != ZeroHits::Quiet

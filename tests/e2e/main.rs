@@ -11,6 +11,7 @@ mod abuse;
 mod bodies;
 mod changes;
 mod crowd;
+mod exact;
 mod faults;
 mod forwarding;
 mod life;

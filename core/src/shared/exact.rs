@@ -25,8 +25,14 @@ impl ExactState {
 
     /// Counts a hit; its number, from 1. Every so many seed a cold endpoint.
     pub fn hit(&self) -> u64 {
-        self.lookups_without_hit.store(0, Relaxed);
         self.hits.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A lookup found blocks that are held, not only promised: ends the row of those that found nothing.
+    pub fn found(&self) {
+        if self.lookups_without_hit.load(Relaxed) != 0 {
+            self.lookups_without_hit.store(0, Relaxed);
+        }
     }
 
     /// Counts a lookup that found nothing although something is held; how many came in a row.
@@ -40,12 +46,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hit_ends_a_row_of_misses() {
+    fn what_is_found_ends_a_row_of_misses_and_a_hit_alone_does_not() {
         let state = ExactState::new(10);
         assert!(state.is_warming(19, 10) && !state.is_warming(20, 10) && !state.is_warming(0, 0));
         assert_eq!(
             (state.missed(), state.missed(), state.hit(), state.missed(), state.hit()),
-            (1, 2, 1, 1, 2)
+            (1, 2, 1, 3, 2)
         );
+        state.found();
+        assert_eq!(state.missed(), 1);
     }
 }

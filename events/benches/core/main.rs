@@ -8,11 +8,13 @@
 #[path = "../../tests/core_simulated/peer.rs"]
 mod peer;
 mod publisher;
+mod template;
 
-use publisher::{Publisher, STORED};
+use publisher::Publisher;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use template::STORED;
 use warmpath_core::block::BlockSize;
 use warmpath_core::control::KvPlane;
 use warmpath_core::engine::{Algo, Engine, Seed, Terms};

@@ -1,7 +1,7 @@
 //! Many vLLM publishers on one thread: canned batches to whoever subscribed. Owns their sockets and sequences.
 
-use crate::peer::{Ear, Heard, batch, greeting, message, pong, ready, reply};
-use rmpv::Value;
+use crate::peer::{Ear, Heard, greeting, message, pong, ready, reply};
+use crate::template::{NEVER_HELD, STORED, Template, key};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,14 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks stored in a batch.
-pub const STORED: usize = 64;
-
 /// Batches that an endpoint keeps before it removes the oldest one's blocks.
 const KEPT: usize = 200;
-
-/// The first of 64 numbers whose removal says nothing.
-const NEVER_HELD: u64 = 1_000;
 
 /// One engine process as its sockets show it.
 #[derive(Default)]
@@ -34,37 +28,6 @@ pub struct Publisher {
     ports: (u16, u16),
     next: Arc<AtomicU64>,
     template: Template,
-}
-
-/// A batch whose names are filled in: the publisher must not be what is measured.
-struct Template {
-    bytes: Vec<u8>,
-    stored: Vec<usize>,
-    removed: Vec<usize>,
-}
-
-impl Template {
-    fn new(blocks_an_event: usize) -> Template {
-        let bytes = payload(1, Some(1 + STORED as u64), blocks_an_event);
-        let place = |number: u64| {
-            let name = key(number).to_be_bytes();
-            bytes.windows(8).position(|eight| eight == name).expect("a name of eight bytes")
-        };
-        let stored = (1..=STORED as u64).map(place).collect();
-        let removed = (1 + STORED as u64..=2 * STORED as u64).map(place).collect();
-        Template { stored, removed, bytes }
-    }
-
-    /// Stores 64 blocks from `first` on, and removes as many; [`NEVER_HELD`] ones say nothing.
-    fn fill(&self, first: u64, old: u64) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
-        for (base, places) in [(first, &self.stored), (old, &self.removed)] {
-            for (at, place) in places.iter().enumerate() {
-                bytes[*place..*place + 8].copy_from_slice(&key(base + at as u64).to_be_bytes());
-            }
-        }
-        bytes
-    }
 }
 
 impl Publisher {
@@ -110,12 +73,11 @@ impl Publisher {
         let mut process = self.processes[endpoint].lock().expect("a process");
         process.held.push_back(first);
         let old = (process.held.len() > KEPT).then(|| process.held.pop_front()).flatten();
-        let payload = self.template.fill(first, old.unwrap_or(NEVER_HELD));
-        let bytes = batch(process.seq, &payload);
+        let bytes = self.template.fill(process.seq, first, old.unwrap_or(NEVER_HELD));
         process.seq += 1;
         if let Some(live) = &mut process.live {
             // A subscriber that is gone comes again.
-            let _ = live.write_all(&bytes);
+            let _ = live.write_all(bytes);
         }
         key(first + STORED as u64 - 1)
     }
@@ -138,7 +100,7 @@ impl Publisher {
             *process = Process::default();
             for seq in 0..KEPT as u64 {
                 let first = self.next.fetch_add(STORED as u64, Relaxed);
-                process.buffer.push((seq, self.template.fill(first, NEVER_HELD)));
+                process.buffer.push((seq, self.template.payload(first)));
             }
             process.seq = KEPT as u64;
             if let Some(live) = live {
@@ -184,42 +146,4 @@ fn replies(from: &[u8], process: &Mutex<Process>) -> Vec<u8> {
     let mut bytes: Vec<u8> = wanted.flat_map(|(seq, payload)| reply(*seq, payload)).collect();
     bytes.extend(message(&[b"", b"", &[0xff; 8], b""]));
     bytes
-}
-
-fn key(number: u64) -> u64 {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63
-}
-
-/// A batch that stores 64 blocks, and removes as many.
-fn payload(first: u64, old: Option<u64>, blocks_an_event: usize) -> Vec<u8> {
-    let mut events = Vec::new();
-    for at in (0..STORED).step_by(blocks_an_event) {
-        let numbers = |base: u64| (base + at as u64..).take(blocks_an_event).map(|it| Value::from(key(it)));
-        if let Some(old) = old {
-            let names = Value::Array(numbers(old).collect());
-            events.push(event("BlockRemoved", vec![("block_hashes", names), ("medium", Value::from("GPU"))]));
-        }
-        let tokens = (0..blocks_an_event as u64 * 16).map(|at| Value::from(1_000 + at)).collect();
-        events.push(event(
-            "BlockStored",
-            vec![
-                ("block_hashes", Value::Array(numbers(first).collect())),
-                ("parent_block_hash", Value::Nil),
-                ("token_ids", Value::Array(tokens)),
-                ("block_size", Value::from(16)),
-                ("lora_id", Value::Nil),
-                ("medium", Value::from("GPU")),
-            ],
-        ));
-    }
-    let batch = Value::Array(vec![Value::F64(1.5), Value::Array(events), Value::from(0)]);
-    let mut bytes = Vec::new();
-    rmpv::encode::write_value(&mut bytes, &batch).expect("into memory");
-    bytes
-}
-
-fn event(kind: &str, members: Vec<(&str, Value)>) -> Value {
-    let kind = [(Value::from("type"), Value::from(kind))];
-    let members = members.into_iter().map(|(name, value)| (Value::from(name), value));
-    Value::Map(kind.into_iter().chain(members).collect())
 }

@@ -45,24 +45,24 @@ pub(super) const STORED: &[Field] = &[
 pub(super) const REMOVED: &[Field] = &[Field::Hashes, Field::Medium, Field::Group];
 
 impl Field {
-    pub(super) fn named(key: &str) -> Option<Field> {
+    pub(super) fn named(key: &[u8]) -> Option<Field> {
         Some(match key {
-            "block_hashes" => Field::Hashes,
-            "parent_block_hash" => Field::Parent,
-            "token_ids" => Field::Tokens,
-            "block_size" => Field::BlockSize,
-            "lora_id" => Field::LoraId,
-            "medium" => Field::Medium,
-            "lora_name" => Field::LoraName,
-            "extra_keys" => Field::ExtraKeys,
-            "group_idx" => Field::Group,
-            "kv_cache_spec_kind" => Field::Kind,
-            "kv_cache_spec_sliding_window" => Field::Window,
-            "locality" => Field::Locality,
-            "ownership" => Field::Ownership,
-            "session_id" => Field::Session,
-            "cache_salt" => Field::Salt,
-            "lookahead_token_ids" => Field::Lookahead,
+            b"block_hashes" => Field::Hashes,
+            b"parent_block_hash" => Field::Parent,
+            b"token_ids" => Field::Tokens,
+            b"block_size" => Field::BlockSize,
+            b"lora_id" => Field::LoraId,
+            b"medium" => Field::Medium,
+            b"lora_name" => Field::LoraName,
+            b"extra_keys" => Field::ExtraKeys,
+            b"group_idx" => Field::Group,
+            b"kv_cache_spec_kind" => Field::Kind,
+            b"kv_cache_spec_sliding_window" => Field::Window,
+            b"locality" => Field::Locality,
+            b"ownership" => Field::Ownership,
+            b"session_id" => Field::Session,
+            b"cache_salt" => Field::Salt,
+            b"lookahead_token_ids" => Field::Lookahead,
             _ => return None,
         })
     }
@@ -76,11 +76,13 @@ impl<'a> Decoder<'a, '_> {
             Field::Tokens => draft.tokens = self.tokens()?,
             Field::BlockSize => draft.block_size = self.small("block_size")?.unwrap_or(0),
             Field::LoraId => draft.lora_id = self.number("lora_id")?,
-            Field::Medium => draft.place.medium = self.name("medium")?.map(Medium::named),
+            Field::Medium => draft.place.medium = self.known("medium", Medium::named, Medium::Other)?,
             Field::LoraName => self.lora_name(draft)?,
             Field::ExtraKeys => draft.extra = self.extra_keys()?,
             Field::Group => draft.place.group = self.small("group_idx")?,
-            Field::Kind => draft.kind = self.name("kv_cache_spec_kind")?.map(SpecKind::named),
+            Field::Kind => {
+                draft.kind = self.known("kv_cache_spec_kind", SpecKind::named, SpecKind::Unknown)?
+            }
             Field::Window => draft.window = self.small("kv_cache_spec_sliding_window")?,
             Field::Locality => draft.place.locality = self.locality()?,
             Field::Ownership => draft.place.ownership = self.text("ownership")?,
@@ -211,8 +213,7 @@ impl<'a> Decoder<'a, '_> {
             Item::Str(name) => draft.lora_name = Some(self.keep(name.as_bytes())),
             Item::Map(pairs) => {
                 for _ in 0..pairs {
-                    let Item::Str(key) = self.reader.item()? else { return Err(Reject::Event) };
-                    match Field::named(key) {
+                    match self.label(Field::named)? {
                         Some(Field::LoraName) => draft.lora_name = self.text("lora_name")?,
                         Some(field) => self.field(field, draft)?,
                         None => self.reader.skip()?,
@@ -266,11 +267,28 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn locality(&mut self) -> Result<Option<Locality>, Reject> {
-        Ok(self.name("locality")?.map(|name| match name {
-            "LOCAL" => Locality::Local,
-            "REMOTE" => Locality::Remote,
-            _ => Locality::Other,
-        }))
+        let named = |name: &[u8]| match name {
+            b"LOCAL" => Some(Locality::Local),
+            b"REMOTE" => Some(Locality::Remote),
+            _ => None,
+        };
+        self.known("locality", named, Locality::Other)
+    }
+
+    /// A name among those that are known here, or `other`.
+    #[inline]
+    fn known<T>(
+        &mut self,
+        member: &'static str,
+        named: impl Fn(&[u8]) -> Option<T>,
+        other: T,
+    ) -> Result<Option<T>, Reject> {
+        let mut ahead = self.reader;
+        if let Some(known) = ahead.name().and_then(&named) {
+            self.reader = ahead;
+            return Ok(Some(known));
+        }
+        Ok(self.name(member)?.map(|name| named(name.as_bytes()).unwrap_or(other)))
     }
 
     fn name(&mut self, member: &'static str) -> Result<Option<&'a str>, Reject> {

@@ -149,9 +149,9 @@ impl<R: Ring> Net<R> {
         !self.queue.is_empty() || !self.replays.is_empty()
     }
 
-    /// The connections that have a turn in the round that begins now.
-    pub fn round(&mut self) -> impl Iterator<Item = Sock> + use<R> {
-        let replays = self.replays.len().min(REPLAYS_A_ROUND);
+    /// The connections that have a turn in the round that begins now; replays only if they are due.
+    pub fn round(&mut self, are_replays_due: bool) -> impl Iterator<Item = Sock> + use<R> {
+        let replays = if are_replays_due { self.replays.len().min(REPLAYS_A_ROUND) } else { 0 };
         let round: Vec<Sock> = self.queue.drain(..).chain(self.replays.drain(..replays)).collect();
         round.into_iter()
     }
@@ -227,5 +227,30 @@ impl<R: Ring> Net<R> {
 
     fn line_mut(&mut self, sock: Sock) -> Option<&mut Line> {
         self.lines.get_mut(sock.slot as usize)?.as_mut().filter(|line| line.sock == sock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmpath_ring::Sizes;
+    use warmpath_ring::sim::{Sim, Weather};
+
+    #[test]
+    fn replays_have_a_few_turns_in_a_round_and_none_before_they_are_due() {
+        let mut net = Net::new(Sim::new(1, Sizes::default(), Weather::default()));
+        let mut dial = |what| {
+            let sock = net.dial(SocketAddr::from(([127, 0, 0, 1], 9)), Owner { source: 0, what });
+            let sock = sock.expect("a socket");
+            net.ended(sock);
+            sock
+        };
+        let replays: Vec<Sock> = (0..6).map(|attempt| dial(Use::Replay(0, attempt))).collect();
+        let live = dial(Use::Live(0));
+        assert_eq!(net.round(false).collect::<Vec<_>>(), [live]);
+        assert!(net.has_turns(), "they wait");
+        assert_eq!(net.round(true).collect::<Vec<_>>(), replays[..REPLAYS_A_ROUND]);
+        assert_eq!(net.round(true).collect::<Vec<_>>(), replays[REPLAYS_A_ROUND..]);
+        assert!(!net.has_turns());
     }
 }

@@ -132,8 +132,10 @@ impl Rank {
 
     /// Hangs up, forgets, and keeps the counts.
     pub fn retire<R: Ring>(&mut self, net: &mut Net<R>, index: &mut Index) {
-        match std::mem::replace(&mut self.stream, Stream::Idle) {
-            Stream::Idle => return,
+        let stream = std::mem::replace(&mut self.stream, Stream::Idle);
+        self.holdings.clear(stream.residency(), index);
+        match stream {
+            Stream::Idle => {}
             Stream::Published(mut published) => {
                 published.close(net);
                 self.past = self.counts_with(published.counts());
@@ -141,7 +143,6 @@ impl Rank {
             }
             Stream::Drained(_) => {}
         }
-        self.holdings.change(crate::residency::Change::Cleared, index);
     }
 
     /// Counts of all its streams.
@@ -175,10 +176,11 @@ impl Rank {
     fn drift(&mut self, index: &mut Index) {
         self.drifts += 1;
         self.is_drifting = true;
-        let mut change = Change { holdings: &mut self.holdings, index };
         match &mut self.stream {
-            Stream::Drained(drained) => drained.reacquire(&mut change),
-            _ => change.holdings.change(crate::residency::Change::Cleared, change.index),
+            Stream::Drained(drained) => {
+                drained.reacquire(&mut Change { holdings: &mut self.holdings, index })
+            }
+            stream => self.holdings.clear(stream.residency(), index),
         }
     }
 }

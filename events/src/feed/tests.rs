@@ -151,7 +151,7 @@ fn an_undecodable_batch_clears_and_is_counted() {
     serve(&mut feed, 0, &[reply(0), end()]);
     let mut cleared = false;
     let garbled = message(&[b"kv", &1_u64.to_be_bytes(), b"\xc1"]);
-    feed.live_bytes(0, &garbled, &mut |change| cleared |= change == Change::Cleared);
+    feed.live_bytes(0, &garbled, &mut |change| cleared |= matches!(change, Change::Cleared(_)));
     assert!(cleared && feed.residency().is_empty());
     assert_eq!((feed.counts().undecodable, feed.standing()), (1, Standing::Since(2)));
 }

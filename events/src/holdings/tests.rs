@@ -251,6 +251,9 @@ fn blocks_of_other_sizes_and_kinds_don_t_count_nor_their_removal() {
     assert_eq!(bench.holdings.counts.removed, 0);
     let holder = bench.holdings.holder(Tier::Gpu).expect("a holder");
     assert_eq!(bench.index.page(holder, 0, 9), (vec![3], None));
+    // Another process follows, of which nothing is known yet.
+    bench.holdings.change(Change::Cleared(&Residency::new(Removal::One, 9)), &mut bench.index);
+    assert_eq!((bench.holdings.counts.wrong_size, bench.holdings.counts.counted), (0, 0));
 }
 
 #[test]
@@ -262,4 +265,21 @@ fn a_release_takes_bits_and_blocks_away_at_once() {
     assert_eq!((bench.source.bit(0, Tier::Gpu), bench.source.bit(0, Tier::Host)), (None, None));
     assert!(!bench.reader.view().holders(1).contains(bit));
     assert_eq!(Removal::One, crate::engines::removal(Engine::Vllm));
+}
+
+#[test]
+fn a_rank_that_is_cleared_leaves_nothing_to_sweep_while_one_of_unknown_content_does() {
+    for algo in [Algo::Sha256Cbor, Algo::Tokens] {
+        for is_known in [true, false] {
+            let mut bench = Bench::new(Engine::Vllm, algo, 32);
+            let lines: Vec<Value> = lines(EVENTS).collect();
+            let messages = lines.iter().filter(|line| line["seq"].as_u64().is_some_and(|seq| seq < 8));
+            messages.for_each(|line| bench.batch(&bytes(&line["payload_hex"]), HashBytes::Last));
+            assert!(bench.holdings.blocks(&bench.index)[0] > 0);
+            let was = Some(&bench.residency).filter(|_| is_known);
+            bench.holdings.clear(was, &mut bench.index);
+            assert_eq!(bench.holdings.blocks(&bench.index), [0; TIERS]);
+            assert_eq!(bench.index.stats().stale_segments == 0, is_known);
+        }
+    }
 }

@@ -161,3 +161,15 @@ fn a_run_of_ids_is_read_like_single_ones_and_ends_before_anything_else() {
     let mut short = Reader::new(&[0xcd, 1]);
     assert_eq!((short.u32s(1, &mut Vec::new()), short.item()), (0, Err(Fault::Short)));
 }
+
+#[test]
+fn a_name_is_read_whole_or_not_at_all() {
+    let mut reader = Reader::new(&[0xa3, b'G', b'P', b'U', 0xa2, 0xc3, 0x28, 0xc0]);
+    assert_eq!(reader.name(), Some(&b"GPU"[..]));
+    assert_eq!(reader.name(), Some(&[0xc3, 0x28][..]), "not UTF-8, and not looked at");
+    assert_eq!((reader.name(), reader.item()), (None, Ok(Item::Nil)));
+    let mut short = Reader::new(&[0xa3, b'G', b'P']);
+    assert_eq!((short.name(), short.left()), (None, 3));
+    let mut long = Reader::new(&[0xd9, 1, b'x']);
+    assert_eq!((long.name(), long.item()), (None, Ok(Item::Str("x"))));
+}

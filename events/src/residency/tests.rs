@@ -43,7 +43,7 @@ fn apply(residency: &mut Residency, batch: &Batch) -> Vec<Saw> {
                 Saw::Held(hash, content.map(|content| (content.parent, content.tokens.to_vec())))
             }
             Change::Gone { hash, .. } => Saw::Gone(hash),
-            Change::Cleared => Saw::Cleared,
+            Change::Cleared(_) => Saw::Cleared,
         });
     });
     saw

@@ -24,9 +24,32 @@ fn step(random: &mut Random, writer: &mut Writer, naive: &mut Naive, holders: &[
                 }
             }
         }
-        55..95 => {
+        55..80 => {
             writer.remove(holder, &keys);
             keys.iter().for_each(|key| naive.remove(holder.bit(), *key));
+        }
+        80..95 => {
+            let write =
+                |key: &u64| if key.is_multiple_of(3) { Write::Remove(*key) } else { Write::Store(*key, 0) };
+            let writes: Vec<Write> = keys.iter().map(write).collect();
+            let before = naive.held(holder.bit());
+            let parts: Vec<_> = match writer.plan().slots {
+                // Roomy: whole runs. Small: one by one, so that the model learns of each refusal.
+                256 => vec![&writes[..]],
+                _ => writes.chunks(1).collect(),
+            };
+            let (mut added, mut gone) = (0, 0);
+            for part in parts {
+                let (stored, removed) = writer.write(holder, part);
+                (added, gone) = (added + stored.added, gone + removed.gone);
+                for write in part.iter().filter(|_| stored.refused == 0) {
+                    match *write {
+                        Write::Store(key, _) => naive.store(holder.bit(), key),
+                        Write::Remove(key) => naive.remove(holder.bit(), key),
+                    }
+                }
+            }
+            assert_eq!(before + added - gone, naive.held(holder.bit()));
         }
         95..98 => {
             writer.sweep(random.below(4));

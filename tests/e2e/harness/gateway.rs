@@ -66,9 +66,14 @@ impl Gateway {
 
     /// The same with flags of its own.
     pub fn start_with(driver: Driver, rules: &[Value], flags: &[&str]) -> Gateway {
+        Gateway::start_in(driver, rules, flags, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn start_in(driver: Driver, rules: &[Value], flags: &[&str], variables: &[(&str, &str)]) -> Gateway {
         let folder = Gateway::folder();
         std::fs::write(folder.join("rules.json"), Value::from(rules.to_vec()).to_string()).unwrap();
-        let mut gateway = Gateway::spawn(driver, folder, true, flags);
+        let mut gateway = Gateway::spawn_in(driver, folder, true, flags, variables);
         let service = &rules[0]["serviceArguments"];
         let ip = service["externalIP"].as_str().unwrap().parse().unwrap();
         gateway.vip = SocketAddr::new(ip, u16::try_from(service["port"].as_u64().unwrap()).unwrap());
@@ -77,12 +82,24 @@ impl Gateway {
 
     /// A gateway on a folder that holds its state; ready on return.
     pub fn spawn(driver: Driver, folder: PathBuf, with_rules: bool, flags: &[&str]) -> Gateway {
+        Gateway::spawn_in(driver, folder, with_rules, flags, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn spawn_in(
+        driver: Driver,
+        folder: PathBuf,
+        with_rules: bool,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Gateway {
         let admin = free_address();
         let mut command = Gateway::command(driver, &folder, admin);
         if with_rules {
             command.arg("--rules").arg(folder.join("rules.json"));
         }
-        let mut child = command.args(flags).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.args(flags).envs(variables.iter().copied()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let reader = Some(keep_log(&mut child, log.clone()));
         let mut gateway = Gateway { child, vip: admin, admin, folder, keep_folder: false, log, reader };

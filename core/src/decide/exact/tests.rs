@@ -372,7 +372,7 @@ fn the_watchdog_begins_once_and_goes_on() {
     let state = crate::shared::ExactState::new(0);
     let row: Vec<ZeroHits> = (0..60).map(|_| zero_hits(state.missed(), 50)).collect();
     assert_eq!(row.iter().position(|w| *w == Begin), Some(49));
-    state.hit();
+    state.found();
     assert_eq!(zero_hits(state.missed(), 50), Quiet);
 }
 

@@ -1,0 +1,15 @@
+//! Exact routing end to end: simulated engines that tell of their caches, the gateway that follows them, clients
+//! that see where they went. Owns the list of themes; must never look into the gateway but by what it serves.
+
+mod pool;
+
+mod bodies;
+mod changes;
+mod drained;
+mod inventory;
+mod load;
+mod lost;
+mod naming;
+mod ranks;
+mod sglang;
+mod winners;
