@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use warmpath_admin::{Options, Outside};
 use warmpath_core::environment::Environment;
+use warmpath_core::{MILLISECOND, Nanos};
 use warmpath_ring::{Sizes, clock};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::fleet::{Plan, TextPlan};
@@ -78,6 +79,9 @@ pub struct ServeArgs {
     /// Completion queue entries of each ring; small ones make its rare paths ordinary, for tests
     #[arg(long, value_name = "N", hide = true)]
     completions: Option<u32>,
+    /// Milliseconds that a request waits for a token core; long where tests must not depend on the machine
+    #[arg(long, value_name = "MS", default_value_t = 50, hide = true)]
+    token_wait: u32,
     /// Leave out a default feature, to measure its cost
     #[arg(long, value_name = "FEATURE", hide = true)]
     without: Vec<Feature>,
@@ -158,7 +162,8 @@ fn plan(args: &ServeArgs) -> Result<Plan, String> {
     if shards > pinned.len() {
         eprintln!("warmpath: {shards} shards share {} core(s); each would rather have its own", pinned.len());
     }
-    let mut settings = Settings::default();
+    let token_wait = Nanos::from(args.token_wait) * MILLISECOND;
+    let mut settings = Settings { token_wait, ..Settings::default() };
     for feature in &args.without {
         match feature {
             Feature::Forwarded => settings.features.forwarded = false,

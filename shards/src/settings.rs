@@ -24,6 +24,8 @@ pub struct Settings {
     pub client_write: Nanos,
     /// How long a refused client may keep sending before it is cut.
     pub linger: Nanos,
+    /// How long a request waits for a token core.
+    pub token_wait: Nanos,
     /// A replay needs the close to come within this after the last write.
     pub replay_window: Nanos,
     /// Pooled upstream connections a shard keeps per endpoint.
@@ -69,6 +71,7 @@ impl Default for Settings {
             body: 30 * SECOND,
             client_write: 60 * SECOND,
             linger: 2 * SECOND,
+            token_wait: SECOND / 20,
             replay_window: SECOND / 10,
             pool_max: 256,
             client_transport: Transport::Plain,

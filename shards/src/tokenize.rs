@@ -18,15 +18,12 @@ use std::time::Duration;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
-use warmpath_core::{MICROSECOND, MILLISECOND, Nanos};
+use warmpath_core::{MICROSECOND, Nanos};
 use warmpath_prompt::{Api, Checkpoints, Date, Model};
 use warmpath_ring::{Ring, Wake};
 
 /// The longest that a prompt may hold its shard up, by estimate.
 const INLINE: Nanos = 100 * MICROSECOND;
-
-/// The longest that a request waits for a token core.
-const WAIT: Nanos = 50 * MILLISECOND;
 
 /// One text in so many is encoded by both tokenizers.
 const SAMPLED: u32 = 1000;
@@ -263,7 +260,7 @@ impl<R: Ring> Flow<R> {
         }
         exchange.pending = Some(pending);
         client.stage = Stage::Tokenizing;
-        self.expect_client(client, WAIT);
+        self.expect_client(client, self.settings.token_wait);
         true
     }
 

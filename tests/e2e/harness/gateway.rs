@@ -119,6 +119,8 @@ impl Gateway {
         if let Ok(completions) = std::env::var("RING_COMPLETIONS") {
             command.args(["--completions", &completions]);
         }
+        // No test depends on how fast this build and machine tokenize.
+        command.args(["--token-wait", "60000"]);
         command.arg("--state-dir").arg(folder.join("state"));
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
         command
