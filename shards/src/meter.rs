@@ -5,14 +5,15 @@
 //! event cannot use more CPU time than passes by the wall, so short events are taken by the wall, and the CPU
 //! clock is asked only about long ones: was it work, or was the thread taken off its core?
 
-use warmpath_core::{MICROSECOND, Nanos};
+use warmpath_core::{MICROSECOND, MILLISECOND, Nanos};
 
 /// An event shorter than this is taken by the wall. The scheduler takes a core away for longer than this.
 const LONG: Nanos = 50 * MICROSECOND;
 
-/// A reading of the CPU clock older than this is renewed when a turn begins: at most 1 % of the time goes
-/// into reading, and a long event seems at most this much longer than it was.
-const STALE: Nanos = 100 * MICROSECOND;
+/// A reading of the CPU clock older than this is renewed when a turn begins: less than a thousandth of
+/// the time goes into reading, and a long event seems at most this much longer than it was. (At a tenth of this
+/// event streams paid a reading for nearly each of their events.)
+const STALE: Nanos = MILLISECOND;
 
 /// The measure of a shard's turns. Times are `wall` clock and, by `cpu`, the thread's CPU clock.
 #[derive(Debug, Default)]
