@@ -11,4 +11,4 @@ pub use exact::ExactState;
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
 };
-pub use source::{Fence, RANKS_MAX, Source, SourceSpec, Tier};
+pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};

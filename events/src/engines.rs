@@ -11,6 +11,7 @@ use crate::residency::Removal;
 use crate::wire::HashBytes;
 use serde_json::Value;
 use warmpath_core::engine::{Contract, Engine};
+use warmpath_core::shared::Adapter;
 
 /// How events come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +96,14 @@ fn read_version(body: &[u8], facts: &mut Facts) {
 }
 
 /// `/v1/models`: adapters are models too.
+/// Cards with a parent are adapters; their root is the path that vLLM hashes from 0.31 on (vLLM 0.32, captured).
 fn read_models(body: &[u8], facts: &mut Facts) {
     let answer = json(body);
-    let cards = answer["data"].as_array();
-    facts.models = cards.map(|cards| cards.iter().filter_map(|card| text(&card["id"])).collect());
+    let Some(cards) = answer["data"].as_array() else { return };
+    facts.models = Some(cards.iter().filter_map(|card| text(&card["id"])).collect());
+    let adapters = cards.iter().filter(|card| !card["parent"].is_null());
+    let adapter = |card: &Value| Some(Adapter { name: text(&card["id"])?, path: text(&card["root"]) });
+    facts.adapters = adapters.filter_map(adapter).collect();
 }
 
 fn always(_: &Facts) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::sources::{Source, Unusable};
 use warmpath_core::engine::Version;
-use warmpath_core::shared::{Fence, SourceSpec};
+use warmpath_core::shared::{Adapter, Fence, SourceSpec};
 
 /// What is known of one engine process. Everything may be missing: old versions tell less.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,8 @@ pub struct Facts {
     pub version: Option<String>,
     /// The models that it serves.
     pub models: Option<Vec<String>>,
+    /// Those of them that are adapters of another.
+    pub adapters: Vec<Adapter>,
     /// Tokens of a block.
     pub block_size: Option<u32>,
     /// Its block hash, in the words of a rule.

@@ -93,7 +93,7 @@ impl Bench {
         let mut view = Vec::new();
         service.view(0, &mut view);
         Bench {
-            terms: Terms { scheme, model: Ok(Arc::new(model)), api: Api::Chat, today: None },
+            terms: Terms { scheme, model: Ok(Arc::new(model)), adapter: None, api: Api::Chat, today: None },
             overlap: Overlap::new(reader, Arc::new(Promises::new(1 << 16))),
             service,
             writer,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use warmpath_core::block::BlockKey;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
-use warmpath_core::engine::{Contract, Extras, Scratch};
+use warmpath_core::engine::{Contract, Extras, Lora, Scratch};
+use warmpath_core::shared::Adapter;
 use warmpath_parser::json::{self, Kind, Member, Members};
-use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme};
+use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme, beside};
 
 /// The longest prompt of token ids that is hashed. A longer one is told to be too long, never cut.
 pub const TOKENS_MAX: usize = 1 << 20;
@@ -48,6 +49,8 @@ pub struct Terms {
     pub scheme: Scheme,
     /// The model, or why there is none; not asked for where token ids are given.
     pub model: Result<Arc<Model>, Miss>,
+    /// The adapter that the request names as its model.
+    pub adapter: Option<Adapter>,
     /// Which API the body is for.
     pub api: Api,
     /// What templates print.
@@ -67,7 +70,6 @@ pub struct PromptReader {
     /// Those made last.
     pub keys: Keys,
     ids: Vec<u32>,
-    salt: Vec<u8>,
     scratch: Scratch,
     desk: Desk,
 }
@@ -109,6 +111,15 @@ impl Terms {
     }
 }
 
+impl Terms {
+    /// What names blocks beside their tokens.
+    fn extras<'a>(&'a self, beside: &'a Beside) -> Extras<'a> {
+        let lora = self.adapter.as_ref().map(|own| Lora { name: &own.name, path: own.path.as_deref() });
+        let (salt, namespace) = (beside.salt.as_deref(), beside.namespace.as_deref());
+        Extras { lora, salt, namespace, ..Extras::default() }
+    }
+}
+
 impl Left {
     /// The whole text.
     pub fn text(&self) -> &str {
@@ -128,7 +139,7 @@ impl PromptReader {
     ) -> Result<Option<Left>, Miss> {
         self.forget();
         if terms.api == Api::Completions && gives_ids(body, members) {
-            return self.read_ids(body, members, terms.scheme.contract()).map(|()| None);
+            return self.read_ids(body, members, terms).map(|()| None);
         }
         if !gives_text(members, terms.api) {
             return Err(Miss::TextEmpty);
@@ -137,7 +148,8 @@ impl PromptReader {
         self.unpanicked(|reader| {
             let prompt = model.read(terms.api, body, members, terms.today)?;
             let beside = prompt.beside.clone();
-            let plan = model.plan(prompt, &terms.scheme, &extras(&beside), checkpoints, &mut reader.desk)?;
+            let plan =
+                model.plan(prompt, &terms.scheme, &terms.extras(&beside), checkpoints, &mut reader.desk)?;
             Ok(Some(Left { plan, beside }))
         })
     }
@@ -147,7 +159,7 @@ impl PromptReader {
         self.forget();
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            model.keys(&left.plan, &terms.scheme, &extras(&left.beside), checkpoints, &mut reader.desk)
+            model.keys(&left.plan, &terms.scheme, &terms.extras(&left.beside), checkpoints, &mut reader.desk)
         })?;
         let step = step(terms.scheme.contract());
         let units = self.desk.keys.iter().skip(step - 1).step_by(step);
@@ -188,10 +200,9 @@ impl PromptReader {
         }
         self.keys.clear();
         self.ids.clear();
-        self.salt.clear();
     }
 
-    fn read_ids(&mut self, body: &[u8], members: &Members, contract: &Contract) -> Result<(), Miss> {
+    fn read_ids(&mut self, body: &[u8], members: &Members, terms: &Terms) -> Result<(), Miss> {
         let prompt = members.get(Member::Prompt).ok_or(Miss::TextEmpty)?;
         if !json::token_ids(body, prompt, &mut self.ids) {
             return Err(Miss::Batch);
@@ -199,22 +210,15 @@ impl PromptReader {
         if self.ids.len() > TOKENS_MAX {
             return Err(Miss::TooLong);
         }
-        let salt = members.get(Member::CacheSalt).filter(|value| value.kind != Kind::Null);
-        if let Some(salt) = salt
-            && !json::text(body, salt, &mut self.salt)
-        {
-            return Err(Miss::Unreadable);
-        }
+        let beside = beside(body, members).map_err(miss_of)?;
         self.keys.tokens = self.ids.len();
-        self.hash(contract)
+        self.hash(terms.scheme.contract(), &terms.extras(&beside))
     }
 
-    fn hash(&mut self, contract: &Contract) -> Result<(), Miss> {
-        let salt = std::str::from_utf8(&self.salt).map_err(|_| Miss::Unreadable)?;
-        let extras = Extras { salt: (!salt.is_empty()).then_some(salt), ..Extras::default() };
+    fn hash(&mut self, contract: &Contract, extras: &Extras<'_>) -> Result<(), Miss> {
         let step = step(contract);
         self.keys.unit = step * contract.block_size().tokens();
-        let chain = contract.chain(&extras, &mut self.scratch);
+        let chain = contract.chain(extras, &mut self.scratch);
         let mut chain = chain.map_err(|decline| Miss::Declined(decline.into()))?;
         let (keys, mut number) = (&mut self.keys.keys, 0);
         chain.feed(&self.ids, |key, _| {
@@ -234,10 +238,6 @@ fn miss_of(decline: Decline) -> Miss {
         Decline::NoPrompt | Decline::NoMessages => Miss::TextEmpty,
         other => Miss::Declined(other),
     }
-}
-
-fn extras(beside: &Beside) -> Extras<'_> {
-    Extras { salt: beside.salt.as_deref(), namespace: beside.namespace.as_deref(), ..Extras::default() }
 }
 
 /// Whether a body may have keys, before a thread that has the time looks at it.

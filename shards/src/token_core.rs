@@ -228,7 +228,13 @@ mod tests {
         let scheme = Scheme::new(Engine::Vllm.contract(&naming).expect("a contract"));
         let cancelled: Arc<AtomicBool> = Arc::default();
         let asked = Asked {
-            terms: Terms { scheme, model: Err(Miss::ModelEmpty), api: Api::Completions, today: None },
+            terms: Terms {
+                scheme,
+                model: Err(Miss::ModelEmpty),
+                adapter: None,
+                api: Api::Completions,
+                today: None,
+            },
             sampled: false,
             to: Reply { keyed: keyed.clone(), waker: Arc::new(Deaf) },
             sock: Sock { slot: 0, generation: 0 },

@@ -18,6 +18,7 @@ use std::time::Duration;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
+use warmpath_core::shared::Adapter;
 use warmpath_core::{MICROSECOND, Nanos};
 use warmpath_prompt::{Api, Checkpoints, Date, Model};
 use warmpath_ring::{Ring, Wake};
@@ -148,7 +149,7 @@ impl ShardText {
             (true, Err(_)) => Err(Miss::Declined(Decline::NoTokenizer)),
         };
         let today = i64::try_from((self.wall)().as_secs()).ok().map(Date::of_unix);
-        Some(Terms { scheme, model, api, today })
+        Some(Terms { scheme, model, adapter: adapter(exchange, service), api, today })
     }
 
     /// Whether this text is one of those to be checked.
@@ -293,6 +294,15 @@ impl<R: Ring> Flow<R> {
     pub fn publish(&mut self, models: Arc<Models>) {
         self.exact.text.publish(models);
     }
+}
+
+/// The adapter whose name the request gives as its model, if an endpoint serves one of that name: its blocks are
+/// not those of the model beneath it.
+fn adapter(exchange: &Exchange, service: &ShardService) -> Option<Adapter> {
+    let asked = exchange.facts.model.bytes();
+    let sources = &service.service.exact.as_ref()?.sources;
+    let mut adapters = sources.iter().filter_map(|source| source.adapters());
+    adapters.find_map(|own| own.iter().find(|adapter| adapter.name.as_bytes() == asked).cloned())
 }
 
 /// The API of a path, whatever stands before it.

@@ -20,7 +20,7 @@ mod value;
 
 pub use checkpoint::Scheme;
 pub use model::{Desk, Model, Plan, Prompt};
-pub use request::{Api, Beside, CompletionsBos, ContentShape, Policy};
+pub use request::{Api, Beside, CompletionsBos, ContentShape, Policy, beside};
 pub use shared::Checkpoints;
 pub use template::{Date, Template};
 pub use tokenizer::Tokenizer;

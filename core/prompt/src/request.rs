@@ -89,7 +89,7 @@ pub struct Beside {
 }
 
 /// Reads [`Beside`], or declines what can't be told.
-pub(crate) fn beside(body: &[u8], members: &Members) -> Result<Beside, Decline> {
+pub fn beside(body: &[u8], members: &Members) -> Result<Beside, Decline> {
     refuse(members, Member::PromptEmbeds, Decline::PromptEmbeds)?;
     refuse(members, Member::PromptTokenIds, Decline::PromptTokenIds)?;
     refuse(members, Member::PromptTokenIdsB64, Decline::PromptTokenIds)?;

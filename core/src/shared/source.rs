@@ -6,6 +6,7 @@ use crate::engine::{Contract, Engine, Version};
 use crate::rule::KvPorts;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
 
 /// Data-parallel ranks of one engine process.
 pub const RANKS_MAX: usize = 8;
@@ -113,6 +114,15 @@ impl SourceSpec {
     }
 }
 
+/// A LoRA adapter that an engine serves under a model name of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adapter {
+    /// The name that requests use as model.
+    pub name: String,
+    /// Where the engine loaded it from, if it tells.
+    pub path: Option<String>,
+}
+
 /// No holder yet.
 const NO_BIT: u32 = u32::MAX;
 
@@ -126,6 +136,9 @@ pub struct Source {
     spec: SourceSpec,
     fence: AtomicU8,
     capacity: AtomicU32,
+    /// Spares shards the lock where there is none.
+    has_adapters: AtomicBool,
+    adapters: RwLock<Arc<[Adapter]>>,
     ranks: [Rank; RANKS_MAX],
 }
 
@@ -151,6 +164,8 @@ impl Source {
             spec,
             fence: AtomicU8::new(NO_FENCE),
             capacity: AtomicU32::new(0),
+            has_adapters: AtomicBool::new(false),
+            adapters: RwLock::new(Arc::new([])),
             ranks: std::array::from_fn(rank),
         }
     }
@@ -224,6 +239,24 @@ impl Source {
         self.capacity.store(blocks, Relaxed);
     }
 
+    /// The adapters that the engine serves. Held for the time of a pointer's copy, by a reader as by the writer.
+    pub fn adapters(&self) -> Option<Arc<[Adapter]>> {
+        if !self.has_adapters.load(Relaxed) {
+            return None;
+        }
+        Some(self.adapters.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone())
+    }
+
+    /// Event core: the engine told which adapters it serves.
+    pub fn set_adapters(&self, adapters: &[Adapter]) {
+        let mut own = self.adapters.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if **own != *adapters {
+            *own = adapters.into();
+        }
+        drop(own);
+        self.has_adapters.store(!adapters.is_empty(), Relaxed);
+    }
+
     /// Requests in flight that were sent to one rank by name.
     pub fn reserved(&self, rank: u8) -> u32 {
         self.ranks.get(usize::from(rank)).map_or(0, |rank| rank.reserved.load(Relaxed))
@@ -277,6 +310,17 @@ mod tests {
             (source.fence(), source.bit(1, Tier::Host), source.bit(200, Tier::Gpu)),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn adapters_are_those_told_last() {
+        let source = source();
+        assert_eq!(source.adapters(), None);
+        let adapters = [Adapter { name: "a".into(), path: Some("/a".into()) }];
+        source.set_adapters(&adapters);
+        assert_eq!(source.adapters().unwrap().to_vec(), adapters);
+        source.set_adapters(&[]);
+        assert_eq!(source.adapters(), None);
     }
 
     #[test]

