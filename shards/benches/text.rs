@@ -77,8 +77,8 @@ impl Bench {
             Some(folder) => Files::read(&folder).expect("a model's files"),
             None => Files {
                 tokenizer: include_bytes!("../../core/prompt/tests/tokenizers/tiny.json").to_vec(),
-                config: None,
                 template: Some(CHATML.into()),
+                ..Files::default()
             },
         };
         let model = files.model(1, loader::policy(Engine::Vllm), Choice::Fast).expect("a model");

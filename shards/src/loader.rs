@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::engine::{Engine, Looped};
 use warmpath_core::table::Table;
-use warmpath_prompt::load::Files;
+use warmpath_prompt::load::{Files, NAMES, folder_name};
 use warmpath_prompt::tokenizer::Choice;
 use warmpath_prompt::{ContentShape, Policy};
 
@@ -19,9 +19,6 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Folders that are known at once, at most.
 const FOLDERS_MAX: usize = 4096;
-
-/// The files of a model.
-const FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 
 /// What the loader is told.
 pub enum Told {
@@ -33,7 +30,7 @@ pub enum Told {
 
 /// What files looked like: when anything of them was changed, rights included (seconds, nanoseconds), and how long
 /// they are.
-type Stamp = [Option<(i64, i64, u64)>; FILES.len()];
+type Stamp = [Option<(i64, i64, u64)>; NAMES.len()];
 
 /// The loader.
 pub struct Loader {
@@ -101,7 +98,7 @@ impl Loader {
                     if model.is_empty() {
                         self.open.insert(engine);
                     } else {
-                        self.named.insert(Wish { folder: crate::models::folder_of(model), engine });
+                        self.named.insert(Wish { folder: folder_name(model), engine });
                     }
                 }
                 let open = &self.open;
@@ -193,7 +190,7 @@ fn list(root: &Path) -> HashSet<String> {
 }
 
 fn stamp(folder: &Path) -> Stamp {
-    FILES.map(|name| {
+    NAMES.map(|name| {
         let file = std::fs::metadata(folder.join(name)).ok()?;
         Some((file.ctime(), file.ctime_nsec(), file.len()))
     })

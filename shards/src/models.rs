@@ -7,6 +7,7 @@ use warmpath_core::control::{ModelReport, ModelState};
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
 use warmpath_prompt::Model;
+use warmpath_prompt::load::folder_name;
 
 /// All models known.
 #[derive(Clone, Default)]
@@ -44,16 +45,11 @@ pub struct Wish {
     pub engine: Engine,
 }
 
-/// The name of a model's folder.
-pub fn folder_of(model: &str) -> String {
-    model.replace('/', "__")
-}
-
 impl Models {
     /// The model of this name for this engine.
     pub fn find(&self, model: &str, engine: Engine) -> Result<&Arc<Model>, Decline> {
         let folder = match model.contains('/') {
-            true => self.folders.get(&folder_of(model)),
+            true => self.folders.get(&folder_name(model)),
             false => self.folders.get(model),
         };
         let folder = folder.filter(|folder| folder.exists).ok_or(Decline::NoTokenizer)?;

@@ -6,7 +6,7 @@ use crate::exact::rank_asked;
 use crate::exchange::{Exchange, Reserved};
 use crate::flow::Flow;
 use crate::loader::Told;
-use crate::models::{Models, Wish, folder_of};
+use crate::models::{Models, Wish};
 use crate::prompt::{self, Left, PromptReader, Terms};
 use crate::services::ShardService;
 use crate::token_core::{self, Asked, Job, Keyed, Reply, TokenDesk, TokenQueue, Work};
@@ -20,6 +20,7 @@ use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
 use warmpath_core::shared::Adapter;
 use warmpath_core::{MICROSECOND, Nanos};
+use warmpath_prompt::load::folder_name;
 use warmpath_prompt::{Api, Checkpoints, Date, Model};
 use warmpath_ring::{Ring, Wake};
 
@@ -129,7 +130,7 @@ impl ShardText {
     fn model(&mut self, name: &str, engine: Engine) -> Result<Arc<Model>, Miss> {
         let found = self.models.find(name, engine).cloned();
         if found.as_ref().is_err_and(|why| *why == Decline::TokenizerLoading) {
-            let wish = Wish { folder: folder_of(name), engine };
+            let wish = Wish { folder: folder_name(name), engine };
             if self.wished.insert(wish.clone()) {
                 // Without a loader nothing is ever loaded.
                 let _ = self.tell.send(Told::Wish(wish));

@@ -78,8 +78,8 @@ impl Bench {
             Some(folder) => Files::read(&folder).expect("a model's files"),
             None => Files {
                 tokenizer: include_bytes!("../tests/tokenizers/tiny.json").to_vec(),
-                config: None,
                 template: Some(CHATML.into()),
+                ..Files::default()
             },
         };
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! A model's files: `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja` as model repositories
-//! have them, in `tokenizers/<model>/` below the configuration's root. Owns their names, bounds and reading; the
+//! A model's files: `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja` and `config.json` as model
+//! repositories have them, in `tokenizers/<model>/` below the configuration's root. Owns their names, bounds and reading; the
 //! only file here that touches a disk.
 
 use crate::model::Model;
@@ -18,6 +18,17 @@ pub const LARGEST: u64 = 64 << 20;
 const SPECIAL: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
+/// The files that count, in a model's folder.
+pub const NAMES: [&str; 4] =
+    ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"];
+
+/// Types of models whose chats engines encode without the template: vLLM has gpt-oss's in Harmony, and Mistral's
+/// own tokenizer for mistral3.
+const ENCODED: [&str; 2] = ["gpt_oss", "mistral3"];
+
+/// Tokens that Harmony alone has all of: what tells gpt-oss by its vocabulary, where `config.json` is not there.
+const HARMONY: [&str; 4] = ["<|start|>", "<|channel|>", "<|message|>", "<|return|>"];
+
 /// The bytes of a model's files.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
@@ -27,6 +38,8 @@ pub struct Files {
     pub config: Option<Vec<u8>>,
     /// `chat_template.jinja`, which goes before the configuration's template.
     pub template: Option<String>,
+    /// `config.json`, of which only `model_type` counts.
+    pub model: Option<Vec<u8>>,
 }
 
 /// Why a model can't be loaded.
@@ -45,6 +58,8 @@ pub enum LoadFault {
     Template(TemplateFault),
     /// `tokenizer_config.json` is not what it should be.
     Config(String),
+    /// `config.json` is not what it should be.
+    Model(String),
     /// `tokenizer_config.json` adds a token that `tokenizer.json` does not have.
     TokenAdded(String),
 }
@@ -56,6 +71,7 @@ impl fmt::Display for LoadFault {
             LoadFault::Tokenizer(fault) => fault.fmt(f),
             LoadFault::Template(fault) => fault.fmt(f),
             LoadFault::Config(what) => write!(f, "tokenizer_config.json: {what}"),
+            LoadFault::Model(what) => write!(f, "config.json: {what}"),
             LoadFault::TokenAdded(token) => write!(
                 f,
                 "tokenizer_config.json adds {token:?}, which tokenizer.json does not have; save both from \
@@ -79,9 +95,14 @@ impl From<TemplateFault> for LoadFault {
     }
 }
 
+/// The name of a model's folder.
+pub fn folder_name(model: &str) -> String {
+    model.replace('/', "__")
+}
+
 /// The folder of a model below `root`: its name with `__` for each slash.
 pub fn folder(root: &Path, model: &str) -> PathBuf {
-    root.join("tokenizers").join(model.replace('/', "__"))
+    root.join("tokenizers").join(folder_name(model))
 }
 
 impl Files {
@@ -96,6 +117,7 @@ impl Files {
         Ok(Files {
             tokenizer: read("tokenizer.json")?.ok_or_else(missing)?,
             config: read("tokenizer_config.json")?,
+            model: read("config.json")?,
             template: template.map_err(|_| LoadFault::Config("chat_template.jinja is not UTF-8".into()))?,
         })
     }
@@ -109,6 +131,7 @@ impl Files {
             None => Value::Null,
         };
         let tokenizer = Tokenizer::load(&self.tokenizer, choice)?;
+        policy.chats_by_template &= !self.is_encoded(&tokenizer)?;
         if let Some(token) = added(&config).find(|token| tokenizer.id_of(token).is_none()) {
             return Err(LoadFault::TokenAdded(token.to_string()));
         }
@@ -126,6 +149,18 @@ impl Files {
             policy.content = shape;
         }
         Ok(Model::new(id, tokenizer, template, policy))
+    }
+}
+
+impl Files {
+    /// Whether engines encode this model's chats by code of their own.
+    fn is_encoded(&self, tokenizer: &Tokenizer) -> Result<bool, LoadFault> {
+        let Some(bytes) = &self.model else {
+            return Ok(HARMONY.iter().all(|token| tokenizer.id_of(token).is_some()));
+        };
+        let model: Value =
+            serde_json::from_slice(bytes).map_err(|fault| LoadFault::Model(fault.to_string()))?;
+        Ok(model["model_type"].as_str().is_some_and(|own| ENCODED.contains(&own)))
     }
 }
 

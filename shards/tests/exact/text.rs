@@ -31,7 +31,7 @@ fn world(pool: Pool) -> World {
 }
 
 fn publish(world: &mut World, folder: &str) {
-    let files = Files { tokenizer: TINY.to_vec(), config: None, template: Some(CHATML.into()) };
+    let files = Files { tokenizer: TINY.to_vec(), template: Some(CHATML.into()), ..Files::default() };
     let model = files.model(1, loader::policy(Engine::Vllm), Choice::Fast).unwrap();
     let mut models = Models::default();
     models.set_folder(folder, true);

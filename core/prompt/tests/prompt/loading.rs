@@ -56,6 +56,35 @@ fn a_template_in_a_file_of_its_own_goes_first() {
     assert_eq!(text(&folder, Policy::plain()).ok().as_deref(), Some("own <|eos|>"));
 }
 
+/// gpt-oss and mistral3 have templates that engines don't use for chats.
+#[test]
+fn chats_of_models_that_engines_encode_by_code_are_declined() {
+    for (kind, declined) in [("gpt_oss", true), ("mistral3", true), ("qwen3", false)] {
+        let model = format!(r#"{{"model_type": "{kind}"}}"#);
+        let folder =
+            place(&format!("type-{kind}"), &[("tokenizer_config.json", CONFIG), ("config.json", &model)]);
+        let word = text(&folder, Policy::plain()).err().map(|why| why.to_string());
+        assert_eq!(word, declined.then(|| "tokenizer_config.json: model_type".to_string()), "{kind}");
+    }
+    let folder = place("broken-model", &[("config.json", "{")]);
+    assert!(text(&folder, Policy::plain()).unwrap_err().to_string().starts_with("config.json: "));
+    let added = |id: usize, token: &str| {
+        format!(
+            r#"{{"id": {id}, "content": "{token}", "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true}}"#
+        )
+    };
+    let mut tokenizer: serde_json::Value = serde_json::from_str(KINDS[0].1).expect("JSON");
+    let list = tokenizer["added_tokens"].as_array_mut().expect("a list");
+    for (at, token) in ["<|start|>", "<|channel|>", "<|message|>", "<|return|>"].iter().enumerate() {
+        list.push(serde_json::from_str(&added(9_000 + at, token)).expect("JSON"));
+    }
+    let harmony = tokenizer.to_string();
+    let folder = place("harmony", &[("tokenizer.json", &harmony), ("tokenizer_config.json", CONFIG)]);
+    let word = text(&folder, Policy::plain()).err().map(|why| why.to_string());
+    assert_eq!(word.as_deref(), Some("tokenizer_config.json: model_type"), "known by its vocabulary");
+}
+
 #[test]
 fn faults_name_the_file_and_the_cause() {
     let without = r#"{"added_tokens_decoder": {"9": {"content": "<|new|>"}, "1": {"content": "<|eos|>"}}}"#;

@@ -13,7 +13,7 @@ const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['
                       {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 fn model(json: &str, id: u64, choice: Choice, policy: Policy) -> Model {
-    let files = Files { tokenizer: json.into(), config: None, template: Some(CHATML.into()) };
+    let files = Files { tokenizer: json.into(), template: Some(CHATML.into()), ..Files::default() };
     files.model(id, policy, choice).expect("a model")
 }
 
