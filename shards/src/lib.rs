@@ -28,6 +28,7 @@ mod explain;
 pub mod fleet;
 mod flow;
 mod forward;
+mod framing;
 mod intake;
 pub mod loader;
 mod meter;

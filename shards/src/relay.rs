@@ -2,18 +2,16 @@
 //! directions; must never hold back or merge what arrived.
 
 use crate::conn::{Client, Stage, Upstream, UpstreamState};
-use crate::exchange::{Answer, AnswerBody, Exchange, Reserved};
+use crate::exchange::{AnswerBody, Exchange, Reserved};
 use crate::explain;
 use crate::flow::Flow;
 use crate::forward::{self, Persistence};
+use crate::framing::{Parsed, note_stream, parse_final, track, unchunk};
 use crate::usage::{self, Usage};
 use std::ops::Range;
 use warmpath_core::control::{Count, DrainPhase};
 use warmpath_core::fault::Fault;
-use warmpath_parser::Malformed;
-use warmpath_parser::http1::{
-    Field, Framing, Limits, Progress, ResponseHead, ResponseParser, Version, write,
-};
+use warmpath_parser::http1::{Framing, ResponseHead, Version, write};
 use warmpath_ring::{Body, Errno, Held, Payload, Ring};
 
 /// Answer bytes up to this many are copied behind a rewritten head and sent in one piece.
@@ -509,92 +507,4 @@ impl<R: Ring> Flow<R> {
             (false, _) => self.refuse(client, Fault::FirstByteTimeout),
         }
     }
-}
-
-/// What a parser made of bytes that may hold interim answers before the final one.
-enum Parsed {
-    /// The final head begins at `at`; it is in the exchange's parser.
-    Final { at: usize },
-    /// Not whole yet; what lies before `at` is dealt with.
-    Partial { at: usize },
-}
-
-/// Parses up to the final head. Interim answers (1xx) end here: `100` was answered by this gateway itself.
-fn parse_final(exchange: &mut Exchange, bytes: &[u8], limits: &Limits) -> Result<Parsed, Malformed> {
-    let mut at = 0;
-    loop {
-        let answer = &mut exchange.answer;
-        match answer.parser.advance(&bytes[at..], limits, &mut answer.headers)? {
-            Progress::NeedMore => return Ok(Parsed::Partial { at }),
-            Progress::Done => {
-                let head = answer.parser.head();
-                if head.status >= 200 {
-                    return Ok(Parsed::Final { at });
-                }
-                at += head.len as usize;
-                answer.parser = ResponseParser::new(exchange.head.method);
-            }
-        }
-    }
-}
-
-/// Bytes that belong to the answer, and whether they end it.
-struct Taken {
-    bytes: usize,
-    done: bool,
-}
-
-/// Follows the answer's framing over `bytes`.
-fn track(exchange: &mut Exchange, bytes: &[u8], limits: &Limits) -> Result<Taken, Malformed> {
-    let Answer { body, usage: told, .. } = &mut exchange.answer;
-    match body {
-        AnswerBody::None => Ok(Taken { bytes: 0, done: true }),
-        AnswerBody::UntilClose => {
-            usage::read(told, bytes);
-            Ok(Taken { bytes: bytes.len(), done: false })
-        }
-        AnswerBody::Length(left) => {
-            let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-            *left -= taken as u64;
-            usage::read(told, &bytes[..taken]);
-            Ok(Taken { bytes: taken, done: *left == 0 })
-        }
-        AnswerBody::Chunked(decoder) => {
-            let mut at = 0;
-            let mut done = false;
-            while at < bytes.len() && !done {
-                let piece = decoder.advance(&bytes[at..], limits)?;
-                usage::read(told, &bytes[at + piece.data.start..at + piece.data.end]);
-                at += piece.consumed;
-                done = piece.done;
-            }
-            Ok(Taken { bytes: at, done })
-        }
-    }
-}
-
-/// Appends the data of chunks to `out`; true when the body is complete.
-fn unchunk(
-    decoder: &mut warmpath_parser::http1::ChunkDecoder,
-    bytes: &[u8],
-    limits: &Limits,
-    out: &mut Vec<u8>,
-) -> Result<bool, Malformed> {
-    let mut at = 0;
-    while at < bytes.len() {
-        let piece = decoder.advance(&bytes[at..], limits)?;
-        out.extend_from_slice(&bytes[at + piece.data.start..at + piece.data.end]);
-        at += piece.consumed;
-        if piece.done {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Notes whether the answer is an event stream. `head` begins with the answer's head.
-fn note_stream(exchange: &mut Exchange, head: &[u8]) {
-    let answer = &mut exchange.answer;
-    let kind = answer.headers.first(Field::ContentType).map(|h| h.value.of(head));
-    answer.streamed = kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
 }
