@@ -28,6 +28,7 @@ impl<R: Ring> Flow<R> {
         self.break_promise(exchange);
         exchange.settle();
         exchange.reserved = None;
+        exchange.unread = None;
         exchange.parked = None;
         let own = matches!(outcome, Outcome::Answered) || exchange.answer.status == 0;
         if let Some(service) = &exchange.route.service

@@ -61,6 +61,8 @@ pub struct Exchange {
     pub accounted: bool,
     /// Memory reserved for it.
     pub reserved: Option<Reserved>,
+    /// Memory of copies of its answer that wait for the client.
+    pub unread: Option<Reserved>,
     /// What had come of it when it had to wait for memory.
     pub parked: Option<Reserved>,
 }
@@ -346,6 +348,13 @@ impl Reserved {
         let grown = self.budget.take_for_body(more);
         self.bytes += if grown { more } else { 0 };
         grown
+    }
+
+    /// Gives `less` of it back, at most all.
+    pub fn shrink(&mut self, less: u64) {
+        let less = less.min(self.bytes);
+        self.bytes -= less;
+        self.budget.give(less);
     }
 
     /// Takes `more` on top; false if they are not free.

@@ -243,8 +243,7 @@ impl<R: Ring> Flow<R> {
     fn sent(&mut self, sock: Sock, mut payload: Payload, result: Result<(), Errno>) {
         match self.conns.take(sock) {
             Conn::Client(mut client) => {
-                self.recycle(payload);
-                self.client_sent(&mut client, result);
+                self.client_sent(&mut client, payload, result);
                 self.conns.put_client(client);
             }
             Conn::Upstream(mut upstream) => {

@@ -390,7 +390,8 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Copies a payload out of its receive buffer when too many wait already, here or in the shard; the
-    /// source is paused until the client has read.
+    /// source is paused until the client has read. Where no memory is left for a copy, a client that reads gets
+    /// the buffer itself, and one that does not goes.
     fn spare_buffers(&mut self, client: &mut Client, payload: Payload) -> Payload {
         let crowded = client.outbox.in_flight && !client.outbox.has_room();
         let scarce = self.ring.counters().buffers_free < self.memory.free_min;
@@ -398,11 +399,16 @@ impl<R: Ring> Flow<R> {
         if !crowded && !scarce {
             return Payload { head: payload.head, body: Body::Held { buffer, range } };
         }
-        let bytes = &self.ring.bytes(&buffer)[range.start as usize..range.end as usize];
-        let mut copy = self.memory.spare.take(bytes.len());
-        copy.extend_from_slice(bytes);
+        let mut copy = self.memory.spare.take(range.len());
+        if !self.charge_copy(client, copy.capacity() as u64) {
+            if !crowded {
+                self.memory.spare.give(copy);
+                return Payload { head: payload.head, body: Body::Held { buffer, range } };
+            }
+            client.outbox.over_budget = true;
+        }
+        copy.extend_from_slice(&self.ring.bytes(&buffer)[range.start as usize..range.end as usize]);
         self.release(buffer);
-        self.charge_copy(client, copy.capacity() as u64);
         if crowded {
             self.press_back(client);
         }
@@ -418,22 +424,25 @@ impl<R: Ring> Flow<R> {
         self.tally.count(Count::Backpressure);
     }
 
-    /// What a client does not read is charged to the memory of all; where none is left, the client goes.
-    fn charge_copy(&mut self, client: &mut Client, bytes: u64) {
-        let Some(exchange) = &mut client.exchange else { return };
-        let charged = match &mut exchange.reserved {
-            Some(reserved) => reserved.grow(bytes),
-            none => {
-                *none = Reserved::take(&self.memory.budget, bytes);
-                none.is_some()
-            }
-        };
-        client.outbox.over_budget |= !charged;
+    /// A copy that waits for a client is charged to the memory of all until it is sent. False: there is none.
+    fn charge_copy(&mut self, client: &mut Client, bytes: u64) -> bool {
+        let Some(exchange) = &mut client.exchange else { return true };
+        if let Some(unread) = &mut exchange.unread {
+            return unread.grow(bytes);
+        }
+        exchange.unread = Reserved::take(&self.memory.budget, bytes);
+        exchange.unread.is_some()
     }
 
     /// A send to the client ended.
-    pub(crate) fn client_sent(&mut self, client: &mut Client, result: Result<(), Errno>) {
+    pub(crate) fn client_sent(&mut self, client: &mut Client, payload: Payload, result: Result<(), Errno>) {
         client.outbox.in_flight = false;
+        if let (Body::Owned { bytes, .. }, Some(exchange)) = (&payload.body, &mut client.exchange)
+            && let Some(unread) = &mut exchange.unread
+        {
+            unread.shrink(bytes.capacity() as u64);
+        }
+        self.recycle(payload);
         if result.is_err() {
             return self.abandon(client);
         }
@@ -454,9 +463,6 @@ impl<R: Ring> Flow<R> {
 
     fn resume_answer(&mut self, client: &mut Client) {
         client.outbox.source_paused = false;
-        if let Some(exchange) = &mut client.exchange {
-            exchange.reserved = None;
-        }
         if let Some(sock) = client.exchange.as_ref().and_then(|e| e.route.upstream) {
             self.ring.receive(sock);
             self.await_more(client);
