@@ -146,7 +146,7 @@ impl PromptReader {
         }
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            let prompt = model.read(terms.api, body, members, terms.today)?;
+            let prompt = model.read(terms.api, body, members, terms.today, terms.scheme.tools())?;
             let beside = prompt.beside.clone();
             let plan =
                 model.plan(prompt, &terms.scheme, &terms.extras(&beside), checkpoints, &mut reader.desk)?;

@@ -133,7 +133,7 @@ impl Bench {
         };
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
         let peek = lap();
-        let prompt = self.model.read(Api::Chat, body.as_bytes(), &members, None).expect("a prompt");
+        let prompt = self.model.read(Api::Chat, body.as_bytes(), &members, None, None).expect("a prompt");
         let render = lap();
         let plan = self.model.plan(prompt, &self.scheme, &extras, checkpoints, desk).expect("a plan");
         let planned = lap();

@@ -4,14 +4,14 @@
 
 use crate::checkpoint::{Hashing, Key, Prefix, Scheme};
 use crate::decline::Decline;
-use crate::request::{Api, Beside, CompletionsBos, Given, Policy, beside, conversation, prompt};
+use crate::request::{Api, Beside, Clock, CompletionsBos, Given, Policy, beside, conversation, prompt};
 use crate::shared::Checkpoints;
 use crate::template::{Date, RenderFault, Template};
 use crate::tokenizer::{Around, Boundary, Tokenizer};
 use minijinja::value::Value;
 use std::sync::Arc;
 use warmpath_core::block::BlockKey;
-use warmpath_core::engine::{Chain, Extras, Scratch};
+use warmpath_core::engine::{Chain, Extras, Scratch, ToolForm};
 use warmpath_parser::json::Members;
 
 /// A beginning shorter than this many bytes is encoded faster than it is worth being kept. The first cut behind
@@ -75,17 +75,23 @@ impl Model {
         &self.tokenizer
     }
 
-    /// From a body that has passed `peek` to what is to be tokenized.
+    /// From a body that has passed `peek` to what is to be tokenized. `today` is the date in UTC, which templates
+    /// get where the model's profile says that the engines print it; `tools` is what the engine makes of their
+    /// definitions, `None` where that is not verified.
     pub fn read(
         &self,
         api: Api,
         body: &[u8],
         members: &Members,
         today: Option<Date>,
+        tools: Option<ToolForm>,
     ) -> Result<Prompt, Decline> {
         let beside = beside(body, members)?;
         let input = match api {
-            Api::Chat => Input::Text { text: self.render(body, members, today)?, around: Around::default() },
+            Api::Chat => {
+                Input::Text { text: self.render(body, members, today, tools)?, around: Around::default() }
+            }
+            Api::Completions if !self.policy.completions => return Err(Decline::ProfileApi),
             Api::Completions => match prompt(body, members)? {
                 Given::Tokens(ids) => Input::Tokens(ids),
                 Given::Text { text, specials } => Input::Text { text, around: self.around(specials)? },
@@ -94,8 +100,14 @@ impl Model {
         Ok(Prompt { beside, input })
     }
 
-    fn render(&self, body: &[u8], members: &Members, today: Option<Date>) -> Result<String, Decline> {
-        let conversation = conversation(body, members, &self.policy)?;
+    fn render(
+        &self,
+        body: &[u8],
+        members: &Members,
+        today: Option<Date>,
+        tools: Option<ToolForm>,
+    ) -> Result<String, Decline> {
+        let conversation = conversation(body, members, &self.policy, tools)?;
         let template = self.template.as_ref().ok_or(Decline::NoTemplate)?;
         let special =
             self.policy.special_tokens.iter().map(|(name, token)| (name, Value::from(token.as_str())));
@@ -107,6 +119,7 @@ impl Model {
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(true)),
         ];
+        let today = today.filter(|_| self.policy.clock == Clock::UtcDate);
         template.render(members, &more, today).map_err(|fault| match fault {
             RenderFault::Raised(_) => Decline::Raised,
             RenderFault::Clock(_) => Decline::Clock,
@@ -181,6 +194,18 @@ impl Model {
         self.piece(text, from, text.len(), &mut naming)?;
         naming.feed(&around.behind);
         Ok(())
+    }
+
+    /// The tokens of a prompt, for tools: a shard has [`Model::keys`].
+    pub fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>, Decline> {
+        let (text, around) = match &prompt.input {
+            Input::Text { text, around } => (text, around),
+            Input::Tokens(ids) => return Ok(ids.clone()),
+        };
+        let mut ids = around.before.clone();
+        self.tokenizer.encode(text, &mut ids).map_err(|_| Decline::Encode)?;
+        ids.extend_from_slice(&around.behind);
+        Ok(ids)
     }
 
     /// Encodes the text behind a cut, from the cut's token on, whose id is known and dropped.

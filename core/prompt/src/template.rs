@@ -9,8 +9,10 @@
 mod clock;
 mod json;
 mod python;
+mod verified;
 
 pub use clock::Date;
+pub use verified::{Kwarg, VERIFIED, Verified};
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};

@@ -49,7 +49,7 @@ impl Gateway<'_> {
     fn keys(&mut self, api: Api, body: &str, scheme: &Scheme, extras: &Extras<'_>) -> Result<usize, Decline> {
         let mut members = Members::new();
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-        let prompt = self.model.read(api, body.as_bytes(), &members, None)?;
+        let prompt = self.model.read(api, body.as_bytes(), &members, None, None)?;
         let plan = self.model.plan(prompt, scheme, extras, self.checkpoints, &mut self.desk)?;
         self.model.keys(&plan, scheme, extras, self.checkpoints, &mut self.desk)?;
         Ok(plan.work())
@@ -257,7 +257,7 @@ fn a_plan_may_be_finished_on_another_thread() {
     let body = body(&vec![("user", "blocks of the cache ".repeat(500))]);
     let mut members = Members::new();
     peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-    let prompt = model.read(Api::Chat, body.as_bytes(), &members, None).expect("a prompt");
+    let prompt = model.read(Api::Chat, body.as_bytes(), &members, None, None).expect("a prompt");
     let plan =
         model.plan(prompt, &scheme, &Extras::default(), &checkpoints, &mut Desk::default()).expect("a plan");
     let keys = std::thread::scope(|scope| {

@@ -85,7 +85,8 @@ pub fn property(tokenizer: &Tokenizer, text: &str, token: &str) -> Result<(), St
     let whole = ids(tokenizer, text)?;
     let mut found = false;
     for cut in tokenizer.boundaries().find(text) {
-        found |= &text[cut.start..cut.end] == token;
+        // What stands before it may make it the end of a longer token.
+        found |= text[cut.start..cut.end].ends_with(token);
         let mut parts = ids(tokenizer, &text[..cut.end])?;
         let tail = ids(tokenizer, &text[cut.start..])?;
         if tail.first() != Some(&cut.id) {
