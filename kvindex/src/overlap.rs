@@ -13,7 +13,7 @@ use crate::publish::{At, NAMELESS, Pin, Readers, Shared};
 const STRIDE: usize = 32;
 
 /// Blocks that a walk asks for ahead of the one it looks at.
-const AHEAD: usize = 24;
+const AHEAD: usize = 32;
 
 /// Stride ends that a jump asks for ahead.
 const STRIDES_AHEAD: usize = 8;
