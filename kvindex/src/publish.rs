@@ -215,8 +215,7 @@ impl Shared {
     pub fn ask_on<const W: usize>(&self, key: u64) {
         let key = stored_key(key);
         let mut at = self.start::<W>(self.home(key));
-        let keys = self.keys::<W>(at);
-        if keys[BUCKET - 1] != EMPTY && position(&keys, key).is_none() {
+        if self.look::<W>(at, key).is_none() {
             for nth in 1..=FURTHER {
                 at = self.next_bucket::<W>(at, nth);
                 self.ask_bucket::<W>(at);
@@ -289,24 +288,29 @@ impl Shared {
     fn probe_from<const W: usize>(&self, start: At, key: u64) -> Option<Probe> {
         let mut at = start;
         for nth in 1..=self.plan.slots / BUCKET {
-            let keys = self.keys::<W>(at);
-            if let Some(slot) = position(&keys, key) {
-                return Some(Probe::Found(self.slot_after::<W>(at, slot)));
-            }
-            if let Some(slot) = position(&keys, EMPTY) {
-                return Some(Probe::Empty(self.slot_after::<W>(at, slot)));
+            if let Some(met) = self.look::<W>(at, key) {
+                return Some(met);
             }
             at = self.next_bucket::<W>(at, nth);
         }
         None
     }
 
-    /// The keys of a bucket.
+    /// Looks for a stored key in one bucket; nothing if that is full of others.
     #[inline(always)]
-    fn keys<const W: usize>(&self, at: At) -> [u64; BUCKET] {
-        let stride = self.stride::<W>();
-        let slots = &self.arena[at.key..][..(BUCKET - 1) * stride + 1];
-        std::array::from_fn(|slot| slots[slot * stride].load(Acquire))
+    fn look<const W: usize>(&self, at: At, key: u64) -> Option<Probe> {
+        let slot = |slot| self.slot_after::<W>(at, slot);
+        let load = |slot: At| self.arena[slot.key].load(Acquire);
+        if self.stride::<W>() > 2 {
+            // One by one: they lie in several lines, and the last may not be needed.
+            return (0..BUCKET).map(slot).find_map(|at| match load(at) {
+                met if met == key => Some(Probe::Found(at)),
+                met => (met == EMPTY).then_some(Probe::Empty(at)),
+            });
+        }
+        let keys: [u64; BUCKET] = std::array::from_fn(|number| load(slot(number)));
+        let found = position(&keys, key).map(|number| Probe::Found(slot(number)));
+        found.or_else(|| position(&keys, EMPTY).map(|number| Probe::Empty(slot(number))))
     }
 
     #[inline(always)]
