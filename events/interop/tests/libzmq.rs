@@ -265,7 +265,7 @@ fn answers_are_read_as_they_come() {
         assert!(ours.begun.elapsed() < PATIENCE, "no end marker");
         let Ok(count) = ours.socket.read(&mut buffer) else { continue };
         ours.machine
-            .receive(0, &buffer[..count], &mut |message| match framing::reply(message).expect("a reply") {
+            .receive(0, &buffer[..count], &mut |message| match framing::reply(&message).expect("a reply") {
                 Reply::Batch(live) => seqs.push(live.seq),
                 Reply::End => ended = true,
             })

@@ -132,6 +132,11 @@ impl Connection {
         Ok(Some(self.next_ping.min(dead)))
     }
 
+    /// Nobody listened until now: the peer's silence proves nothing.
+    pub fn excuse(&mut self, now: Nanos) {
+        self.heard = now;
+    }
+
     /// Whether the handshake is over.
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
@@ -254,7 +259,7 @@ impl Connection {
         }
         self.ends.push(self.bytes.len());
         if !head.more {
-            sink(Message::new(&self.bytes, &self.ends));
+            sink(Message::new(&mut self.bytes, &self.ends));
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_BYTES);
             self.ends.clear();

@@ -155,6 +155,23 @@ fn token_ids_with_more_than_a_salt_beside_them_are_declined() {
     }
 }
 
+/// Versions that name blocks otherwise than the first endpoint's are left out; before any told one, nobody is.
+#[test]
+fn a_version_of_another_family_is_left_out() {
+    let mut world = World::new(Pool::of(3));
+    for endpoint in [1, 2] {
+        world.hold(endpoint, 0, Tier::Gpu, &prompt(1, 4));
+    }
+    world.source(0).set_family(Some(3));
+    world.source(1).set_family(Some(2));
+    assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(2));
+    world.source(2).set_family(Some(2));
+    world.ask(ask(&prompt(1, 4)));
+    assert_eq!(world.misses().pop(), Some(Miss::NoSignal), "the others are left out");
+    world.source(0).set_family(Some(2));
+    assert!(world.ask(ask(&prompt(1, 4))).endpoint.is_some_and(|endpoint| endpoint > 0));
+}
+
 #[test]
 fn warm_up_fences_and_lost_sources_leave_it_to_the_selector() {
     let mut world = World::new(Pool::of(2).warming());
