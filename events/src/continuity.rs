@@ -330,11 +330,6 @@ impl Stream {
         self.last.map(|last| last.seq)
     }
 
-    /// Bytes that wait for a replay.
-    pub fn queued_bytes(&self) -> usize {
-        self.queue.bytes()
-    }
-
     /// A live batch while no replay is under way.
     fn advance(&mut self, now: Nanos, mark: Mark, payload: &[u8], out: Out<'_>) {
         match self.last {

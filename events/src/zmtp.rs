@@ -9,7 +9,7 @@
 //! use warmpath_events::zmtp::{Connection, Limits, Role};
 //!
 //! let now = 0; // nanoseconds of a monotonic clock
-//! let mut ours = Connection::new(Role::subscriber(b""), Limits::default(), now);
+//! let mut ours = Connection::new(Role::Sub(Vec::new()), Limits::default(), now);
 //! assert_eq!(ours.output().len(), 64); // the greeting: to be written to the socket
 //! assert!(ours.receive(now, b"HTTP/1.1 400 Bad Request", &mut |_| ()).is_err());
 //! ```

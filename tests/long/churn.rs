@@ -4,7 +4,7 @@
 //! many there were and what was resident; the next run is a new process that fills a new index and counts on from
 //! the last line, up to CHURN_OPERATIONS. Flat is asked of each process by itself.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use warmpath_kvindex::{Holder, Plan, Reader, Writer, index};
@@ -52,7 +52,7 @@ fn resident_memory_is_flat() {
     if lines.is_empty() {
         writeln!(record, "operations\tprocess\tresident_kb\trebuilds\trefused").unwrap();
     }
-    let (mut churn, mut done, mut resident) = (Churn::new(process), 0, Vec::new());
+    let (mut churn, mut done) = (Churn::new(process), 0);
     while before + done < wanted {
         let line = (done / LINE + 1) * LINE;
         while done < line {
@@ -60,14 +60,37 @@ fn resident_memory_is_flat() {
         }
         let (kb, rebuilds) = (resident_kb(), churn.writer.stats().rebuilds);
         writeln!(record, "{}\t{process}\t{kb}\t{rebuilds}\t{}", before + done, churn.refused).unwrap();
-        if done >= FILLED {
-            resident.push(kb);
-        }
     }
     churn.writer.check().unwrap();
-    let (least, most) = (resident.iter().min().copied(), resident.iter().max().copied());
-    let (least, most) = (least.unwrap_or(0) as f64, most.unwrap_or(0) as f64);
-    assert!(most <= least * (1.0 + FLAT), "resident from {least} to {most} kB");
+    judge(&fs::read_to_string(&path).unwrap());
+}
+
+/// What every process has written down is flat.
+fn judge(record: &str) {
+    let mut processes: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for line in record.lines().skip(1) {
+        let fields: Vec<u64> = line.split('\t').filter_map(|field| field.parse().ok()).collect();
+        processes.entry(fields[1]).or_default().push(fields[2]);
+    }
+    assert!(!processes.is_empty(), "nothing was measured");
+    for (process, resident) in processes {
+        let full = resident.iter().skip((FILLED / LINE) as usize);
+        let (Some(least), Some(most)) = (full.clone().min(), full.max()) else { continue };
+        let is_flat = *most as f64 <= *least as f64 * (1.0 + FLAT);
+        assert!(is_flat, "process {process}: resident from {least} to {most} kB");
+    }
+}
+
+#[test]
+fn growing_memory_is_not_flat() {
+    let record = |kb: u64| {
+        format!(
+            "head\n{}",
+            (0..9).map(|at| format!("{at}\t1\t{}\t0\t0\n", kb * at + 9_999)).collect::<String>()
+        )
+    };
+    judge(&record(20));
+    assert!(std::panic::catch_unwind(|| judge(&record(60))).is_err());
 }
 
 impl Churn {

@@ -314,6 +314,7 @@ fn rank(number: usize, rank: &RankReport, at: &Moment) -> Value {
         "undecodable": rank.undecodable,
         "rank_mismatch": rank.rank_mismatch,
         "refused": rank.refused,
+        "waiting": rank.waiting,
         "replays": rank.replays,
     })
 }

@@ -124,7 +124,8 @@ impl Rank {
         self.holdings.flush(index);
         let Some(residency) = self.stream.residency() else { return false };
         self.holdings.begin_fills(residency);
-        let room = source.capacity() as usize;
+        // In the midst of a batch, what it removes may not be removed yet.
+        let room = if self.stream.is_busy() { 0 } else { source.capacity() as usize };
         if room > 0 && residency.on_medium(Medium::Gpu) > room {
             self.drift(index);
             return true;

@@ -19,11 +19,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// A SUB of one topic prefix.
-    pub fn subscriber(prefix: &[u8]) -> Role {
-        Role::Sub(prefix.to_vec())
-    }
-
     fn name(&self) -> &'static [u8] {
         match self {
             Role::Sub(_) => b"SUB",
@@ -143,11 +138,13 @@ impl Connection {
     }
 
     /// Whether the peer announced 3.1 and so answers heartbeats.
+    #[cfg(test)]
     pub fn has_heartbeats(&self) -> bool {
         self.modern
     }
 
-    /// Bytes that its buffers hold, for the memory budget.
+    /// Bytes that its buffers hold.
+    #[cfg(test)]
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.command.capacity() + self.out.capacity()
     }
