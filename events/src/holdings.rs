@@ -164,7 +164,10 @@ impl Holdings {
             None => self.pending.writes.clear(),
         }
         self.naming.clear();
-        let is_stale = self.holders.iter().flatten().fold(false, |any, holder| index.clear(*holder) || any);
+        let mut is_stale = false;
+        for holder in self.holders.iter().flatten() {
+            is_stale |= index.clear(*holder);
+        }
         if is_stale {
             self.awaited = index.sweep_under_way();
         }
