@@ -471,7 +471,7 @@ fn others_have_their_turns_while_a_large_rank_that_was_cleared_waits_for_the_swe
     rmpv::encode::write_value(&mut cleared, &batch).expect("into memory");
     let mut large = vllm("0.30.0", 100_000);
     for from in 0..40 {
-        let hashes: Vec<u64> = (0..1_000).map(|hash| 1 << 50 | from * 1_000 + hash).collect();
+        let hashes: Vec<u64> = (0..1_000).map(|hash| (1 << 50) + from * 1_000 + hash).collect();
         large.payloads.push(stored(0, &hashes, &[]));
     }
     large.payloads.extend([cleared, stored(0, &[1, 2, 3], &[])]);
