@@ -17,10 +17,23 @@ pub fn table(reports: &[Report]) -> String {
         for row in &report.rows {
             line(&mut out, row);
         }
+        wrapped(&mut out, "  ", &sentence(report));
         out.push('\n');
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+/// What it comes to.
+fn sentence(report: &Report) -> String {
+    let words = |legs: Vec<&Row>| legs.iter().map(|row| row.leg.word()).collect::<Vec<_>>().join(", ");
+    let failing = words(report.rows.iter().filter(|row| row.is_in_the_way()).collect());
+    let open = words(report.rows.iter().filter(|row| row.verdict == Verdict::NotRun).collect());
+    match (failing.is_empty(), open.is_empty()) {
+        (false, _) => format!("exact routing would not work: {failing}"),
+        (true, false) => format!("exact routing works for prompts of token ids; not tried: {open}"),
+        (true, true) => "exact routing works".into(),
+    }
 }
 
 fn line(out: &mut String, row: &Row) {
@@ -83,10 +96,12 @@ mod tests {
         assert_eq!(lines[0], "a:1 (vllm, rule r)");
         assert!(lines[1].starts_with("  block_size not_equal word word"), "{table}");
         assert!(lines[2].starts_with(&format!("{:INDENT$}word", "")), "{table}");
-        assert!(
-            table.ends_with("engine: --block-size 16\n                       gateway: kvBlockSize"),
-            "{table}"
-        );
+        let end = "engine: --block-size 16\n                       gateway: kvBlockSize\n  \
+                   exact routing would not work: block_size";
+        assert!(table.ends_with(end), "{table}");
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
+        let rows = vec![Row::equal(Leg::Root, "0"), Row::not_run(Leg::Salt, "why")];
+        let open = Report { endpoint: "a:1".into(), kind: "vllm", rule: "r".into(), rows };
+        assert!(super::table(&[open]).ends_with("works for prompts of token ids; not tried: salt"));
     }
 }

@@ -90,7 +90,9 @@ def with_vllm(run, name, flags, env, rules, gateway_env, trial):
 def connected(gateway):
     rows = gateway.wait_connected(90)
     models = gateway.wait_models()
-    return f"{[row['version'] for row in rows]}, findings {[row['findings'] for row in rows]}, models {[m['state'] for m in models]}"
+    versions = sorted({row["version"] for row in rows})
+    findings = sorted({finding for row in rows for finding in row["findings"]})
+    return f"version {', '.join(versions)}; findings: {findings or 'none'}; model {models[0]['state']}"
 
 
 def url(offset):
