@@ -57,8 +57,8 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "config_root")]
     tokenizer: Option<PathBuf>,
     /// Where tokenizers/MODEL/tokenizer.json is found, as for `serve`
-    #[arg(long, value_name = "DIR")]
-    config_root: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", default_value = "/etc/loxilb")]
+    config_root: PathBuf,
     /// Where it publishes, as tcp://HOST:PORT; tcp://*:PORT if it connects to the gateway [default: as it tells, else 5557]
     #[arg(long, value_name = "ADDRESS", value_parser = place, conflicts_with = "rule")]
     events: Option<Place>,
@@ -150,10 +150,9 @@ fn environment() -> Environment {
 
 /// Every endpoint that is to be looked at.
 fn all(args: &DoctorArgs, environment: &Environment) -> Result<Vec<Wanted>, String> {
-    let files = match (&args.tokenizer, &args.config_root) {
-        (Some(path), _) => Files::One(path.clone()),
-        (None, Some(root)) => Files::Root(root.clone()),
-        (None, None) => Files::None,
+    let files = match &args.tokenizer {
+        Some(path) => Files::One(path.clone()),
+        None => Files::Root(args.config_root.clone()),
     };
     let Some(path) = &args.rule else {
         let endpoint = address(args.endpoint.as_deref().unwrap_or_default())?;

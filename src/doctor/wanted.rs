@@ -96,8 +96,6 @@ pub fn body(args: &DoctorArgs, endpoint: SocketAddr) -> Value {
 
 /// Where a model's files are.
 pub enum Files {
-    /// Nobody said.
-    None,
     /// One model's.
     One(PathBuf),
     /// Every model's, below this folder, as `serve --config-root` has them.
@@ -107,7 +105,6 @@ pub enum Files {
 impl Files {
     fn of(&self, model: &str) -> Option<PathBuf> {
         match self {
-            Files::None => None,
             Files::One(path) => Some(path.clone()),
             Files::Root(_) if model.is_empty() => None,
             Files::Root(root) => Some(folder(root, model)).filter(|folder| Path::is_dir(folder)),

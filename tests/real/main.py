@@ -115,6 +115,7 @@ def seeds(run):
         run.part("seeds: completions", parts.completions, pool, url(1), 32)
         run.part("seeds: cache_salt", parts.salt, pool, url(1), 32)
         run.part("seeds: lora", parts.lora, pool, url(2), 32)
+        run.part("seeds: gateway restarts", parts.gateway_restart, pool, url(1), 32)
         run.part("seeds: kill and restart", parts.restart, pool, url(1), again)
 
     seed = {"PYTHONHASHSEED": "0", "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES": "1"}
@@ -208,7 +209,9 @@ def record(run, path):
         "",
         f"- Written by `tests/real/run`; warmpath {commit}; vLLM 0.32.0 (PyPI's CPU build), llama.cpp b11434; tiny random Llama",
         f"- Machine: {platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}; load average at the end "
-        f"{os.getloadavg()[0]:.1f} (**busy** where over the number of CPUs)",
+        f"{os.getloadavg()[0]:.1f} (**busy** where over the number of CPUs): times mean nothing, counts do",
+        "- Engines at nice 10 with one OpenMP thread each; conversations one request at a time, each after the events of "
+        "the one before came to rest",
         "",
         "| Part | Verdict | What came of it | s |",
         "|---|---|---|---|",

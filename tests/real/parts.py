@@ -185,6 +185,24 @@ def restart(pool, url, start_again):
     )
 
 
+def gateway_restart(pool, url, block):
+    """The gateway starts anew before warm engines: by their replay it knows at once what they hold."""
+    prompts = [token_ids(400 + at, 3 * block + 9) for at in range(6)]
+    cold = [complete(url, ids) for ids in prompts]
+    pool.settle()
+    known = {row["endpoint"]: row["ranks"][0]["blocks"]["gpu"] for row in pool.gateway.caches()}
+    pool.gateway.end()
+    pool.gateway.start()
+    rows = pool.gateway.wait_connected(60)
+    pool.settle()
+    again = {row["endpoint"]: row["ranks"][0]["blocks"]["gpu"] for row in pool.gateway.caches()}
+    warm = [complete(url, ids) for ids in prompts]
+    pool.keep("gateway restart", cold + warm)
+    assert again == known, f"{known} blocks were known, {again} after the restart"
+    standings = sorted({rank["standing"] for row in rows for rank in row["ranks"]})
+    return f"{known} blocks known before and after ({', '.join(standings)}); {agreement(warm, least=len(warm))}"
+
+
 def dead(rows, endpoint):
     row = next(row for row in rows if row["endpoint"] == endpoint)
     return not any(rank["connected"] for rank in row["ranks"])

@@ -17,10 +17,10 @@ pub fn tokenizer_and_template(look: &mut Look<'_>, probed: &Probed) {
         for leg in [Leg::Tokenizer, Leg::Template] {
             let row = Row::not_run(
                 leg,
-                "the model's files are not given: text is left to the selector, token ids are not",
+                "the model's files are not found: text is left to the selector, token ids are not",
             )
             .rule(
-                "tokenizers/MODEL/tokenizer.json and its template below --config-root; here --tokenizer FILE",
+                "tokenizers/MODEL/tokenizer.json and its template below --config-root, or here --tokenizer FILE",
             );
             look.tell(row);
         }
