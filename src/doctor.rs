@@ -1,5 +1,5 @@
-//! The verb `doctor`: would exact routing work with this engine, or with all engines of a rule, and if not, what is to
-//! be set where. Owns its arguments, which endpoints are looked at, and the exit; what is found out is in its folder.
+//! The verb `doctor`: would exact routing work with this engine, or with all engines of a rule, and if not, what is
+//! to be set where. Owns its arguments, which endpoints are looked at, and the exit; what is found out is in its folder.
 
 mod alike;
 mod ask;
@@ -59,7 +59,7 @@ pub struct DoctorArgs {
     /// Where tokenizers/MODEL/tokenizer.json is found, as for `serve`
     #[arg(long, value_name = "DIR", default_value = "/etc/loxilb")]
     config_root: PathBuf,
-    /// Where it publishes, as tcp://HOST:PORT; tcp://*:PORT if it connects to the gateway [default: as it tells, else 5557]
+    /// Where it publishes, as tcp://HOST:PORT, or tcp://*:PORT if it connects to the gateway [default: as it tells]
     #[arg(long, value_name = "ADDRESS", value_parser = place, conflicts_with = "rule")]
     events: Option<Place>,
     /// Where it replays, as tcp://HOST:PORT [default: as it tells]

@@ -1,8 +1,10 @@
 //! The legs, in the order in which they are looked at: what an engine says of itself, its events, the names of its
 //! blocks, its text. Owns the order and what is left out when something before it fails.
 
+mod beside;
 mod events;
 mod names;
+mod probe;
 mod said;
 mod texts;
 
@@ -21,13 +23,13 @@ pub fn report(wanted: &Wanted, settings: &Settings) -> Report {
             said::ranks(&mut look);
         }
         if events::open(&mut look) {
-            probe(&mut look);
+            by_blocks(&mut look);
         }
     }
     let mut rows = look.rows;
     let is_exact = wanted.exact.is_some();
     for leg in ALL {
-        let is_of_one = *leg != Leg::Alike && (is_exact || *leg <= Leg::Events);
+        let is_of_one = is_exact || matches!(leg, Leg::Reachable | Leg::Version | Leg::Model | Leg::Events);
         if is_of_one && !rows.iter().any(|row| row.leg == *leg) {
             rows.push(Row::not_run(*leg, "a leg before it has to be in order first"));
         }
@@ -60,14 +62,14 @@ const ALL: &[Leg] = &[
 ];
 
 /// What needs blocks of prompts that were sent for it.
-fn probe(look: &mut Look<'_>) {
-    let Some(probed) = names::plain(look) else { return };
+fn by_blocks(look: &mut Look<'_>) {
+    let Some(probed) = probe::plain(look) else { return };
     names::block_size(look, &probed);
     names::algorithm_and_root(look, &probed);
     names::hash_form(look);
-    events::replay(look, &probed);
+    events::replay(look);
     events::usage(look, &probed);
-    names::salt(look, &probed);
-    names::lora(look, &probed);
+    beside::salt(look, &probed);
+    beside::lora(look, &probed);
     texts::tokenizer_and_template(look, &probed);
 }

@@ -1,5 +1,5 @@
-//! One look at an engine: its port, the sockets of its events, and all that they told so far. Owns the sending of probes
-//! and the hearing of what they cause; must never judge.
+//! One look at an engine: its port, the sockets of its events, and all that they told so far. Owns the sending of
+//! probes and the hearing of what they cause; must never judge.
 
 use super::ask::{Http, json, refusal};
 use super::blocks::{Block, Heard};

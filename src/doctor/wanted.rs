@@ -28,7 +28,7 @@ pub struct Wanted {
     pub environment: Environment,
     /// Why the gateway would serve the rule without exact routing: its seed is missing or too long.
     pub lacking: Option<String>,
-    /// The folder of the model's files, and the one that counts if it has a name of its own.
+    /// The folder of the model's files, or its `tokenizer.json`.
     pub files: Option<PathBuf>,
 }
 

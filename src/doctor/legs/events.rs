@@ -1,7 +1,7 @@
 //! Where an engine's events come from and whether they do: publisher or drain, replay, and what answers tell of the
 //! cache. Owns these sentences.
 
-use super::names::Probed;
+use super::probe::Probed;
 use crate::doctor::ask::{json, refusal};
 use crate::doctor::look::{Look, completion};
 use crate::doctor::publisher::{self, Publisher};
@@ -149,7 +149,7 @@ pub fn came(look: &mut Look<'_>) {
 }
 
 /// Whether a batch that came can be had again.
-pub fn replay(look: &mut Look<'_>, _probed: &Probed) {
+pub fn replay(look: &mut Look<'_>) {
     let Some(exact) = look.wanted.exact.clone() else { return };
     if delivery(look.wanted.engine) != Delivery::Published {
         look.tell(Row::not_run(Leg::Replay, "there is none: what is drained can't be had again"));
@@ -157,9 +157,12 @@ pub fn replay(look: &mut Look<'_>, _probed: &Probed) {
     }
     let spec = spec(look, &exact);
     let Some(at) = places(&spec, &look.facts, 0).replay else {
-        let row = Row::not_run(Leg::Replay, "neither the engine nor the rule names a replay port: after a lost message or a restart of the gateway all is forgotten")
-            .engine((look.launch.replay)())
-            .rule("\"kvReplayPort\": the port of rank 0, where the engine does not tell it");
+        let row = Row::not_run(
+            Leg::Replay,
+            "neither engine nor rule names a replay port: after a lost message all is forgotten",
+        )
+        .engine((look.launch.replay)())
+        .rule("\"kvReplayPort\": the port of rank 0, where the engine does not tell it");
         look.tell(row);
         return;
     };

@@ -56,11 +56,15 @@ pub fn version(look: &mut Look<'_>) {
     let (engine, oldest) = (look.wanted.engine, look.launch.oldest);
     let rule = look.wanted.exact.as_ref().and_then(|exact| exact.version);
     let by_tokens = look.wanted.is_by_tokens();
+    let untold = match look.wanted.exact {
+        Some(_) => "kvEngineVersion, so that salts and adapters can be named",
+        None => "",
+    };
     let row = match (look.version, &look.facts.version) {
-        (None, None) => Row::not_run(Leg::Version, "it does not tell its version")
-            .rule("kvEngineVersion, so that salts and adapters can be named"),
-        (None, Some(text)) => Row::not_run(Leg::Version, format!("its version {text} cannot be read"))
-            .rule("kvEngineVersion, so that salts and adapters can be named"),
+        (None, None) => Row::not_run(Leg::Version, "it does not tell its version").rule(untold),
+        (None, Some(text)) => {
+            Row::not_run(Leg::Version, format!("its version {text} cannot be read")).rule(untold)
+        }
         (Some(own), _) if oldest.is_some_and(|oldest| own < oldest) && !by_tokens => {
             let oldest = oldest.map(|oldest| oldest.to_string()).unwrap_or_default();
             Row::not_equal(

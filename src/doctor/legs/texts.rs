@@ -1,7 +1,7 @@
 //! Completions in text and chats: whether the gateway's files make the engine's tokens of them. Owns these probes and
 //! their sentences.
 
-use super::names::Probed;
+use super::probe::Probed;
 use crate::doctor::look::{Look, completion};
 use crate::doctor::row::{Leg, Row};
 use crate::doctor::text;
