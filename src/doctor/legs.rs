@@ -26,6 +26,7 @@ pub fn report(wanted: &Wanted, settings: &Settings) -> Report {
             by_blocks(&mut look);
         }
     }
+    let family = look.version.map(|version| wanted.engine.family(version));
     let mut rows = look.rows;
     let is_exact = wanted.exact.is_some();
     for leg in ALL {
@@ -39,6 +40,8 @@ pub fn report(wanted: &Wanted, settings: &Settings) -> Report {
         endpoint: wanted.endpoint.to_string(),
         kind: wanted.engine.name(),
         rule: wanted.rule.clone(),
+        is_by_tokens: wanted.is_by_tokens(),
+        family,
         rows,
     }
 }

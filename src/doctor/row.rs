@@ -159,6 +159,10 @@ pub struct Report {
     pub kind: &'static str,
     /// The rule's name, or what stands for it.
     pub rule: String,
+    /// Whether the rule names blocks by tokens, whatever the engine calls them.
+    pub is_by_tokens: bool,
+    /// Which versions name blocks as this one does; none if it is not known.
+    pub family: Option<usize>,
     /// In the order of the legs.
     pub rows: Vec<Row>,
 }

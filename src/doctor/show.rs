@@ -86,12 +86,16 @@ mod tests {
     use super::*;
     use crate::doctor::row::Leg;
 
+    fn report(rows: Vec<Row>) -> Report {
+        let (kind, is_by_tokens) = ("vllm", false);
+        Report { endpoint: "a:1".into(), kind, rule: "r".into(), is_by_tokens, family: None, rows }
+    }
+
     #[test]
     fn long_sentences_are_wrapped_under_their_first_word_and_cures_stand_below() {
         let row =
             Row::not_equal(Leg::BlockSize, "word ".repeat(40)).engine("--block-size 16").rule("kvBlockSize");
-        let report = Report { endpoint: "a:1".into(), kind: "vllm", rule: "r".into(), rows: vec![row] };
-        let table = table(&[report]);
+        let table = table(&[report(vec![row])]);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[0], "a:1 (vllm, rule r)");
         assert!(lines[1].starts_with("  block_size not_equal word word"), "{table}");
@@ -101,7 +105,7 @@ mod tests {
         assert!(table.ends_with(end), "{table}");
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
         let rows = vec![Row::equal(Leg::Root, "0"), Row::not_run(Leg::Salt, "why")];
-        let open = Report { endpoint: "a:1".into(), kind: "vllm", rule: "r".into(), rows };
+        let open = report(rows);
         assert!(super::table(&[open]).ends_with("works for prompts of token ids; not tried: salt"));
     }
 }
