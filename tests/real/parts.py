@@ -193,9 +193,10 @@ def gateway_restart(pool, url, block):
     known = {row["endpoint"]: row["ranks"][0]["blocks"]["gpu"] for row in pool.gateway.caches()}
     pool.gateway.end()
     pool.gateway.start()
-    rows = pool.gateway.wait_connected(60)
+    pool.gateway.wait_connected(60)
     pool.settle()
-    again = {row["endpoint"]: row["ranks"][0]["blocks"]["gpu"] for row in pool.gateway.caches()}
+    rows = pool.gateway.caches()
+    again = {row["endpoint"]: row["ranks"][0]["blocks"]["gpu"] for row in rows}
     warm = [complete(url, ids) for ids in prompts]
     pool.keep("gateway restart", cold + warm)
     assert again == known, f"{known} blocks were known, {again} after the restart"
