@@ -113,6 +113,7 @@ def seeds(run):
         run.part("seeds: doctor", doctor_seeds, run)
         run.part("seeds: conversations", parts.conversations, pool, url(0), url(1))
         run.part("seeds: completions", parts.completions, pool, url(1), 32)
+        run.part("seeds: streams", parts.streams, pool, pool.engines[0].url, url(1))
         run.part("seeds: cache_salt", parts.salt, pool, url(1), 32)
         run.part("seeds: lora", parts.lora, pool, url(2), 32)
         run.part("seeds: gateway restarts", parts.gateway_restart, pool, url(1), 32)

@@ -2,6 +2,7 @@
 ends with a line of figures, fails by AssertionError, and is not run by NotRun.
 """
 
+import json
 import random
 
 from engines import HTTP, MODEL
@@ -94,6 +95,32 @@ def completions(pool, url, block):
     outcomes.append(complete(url, text + decoded.answer))
     pool.keep("completions", [first, opened, decoded] + outcomes)
     return agreement(outcomes, least=len(outcomes))
+
+
+def streams(pool, direct, url):
+    """A streamed chat has the same text through the gateway as without it, and its last event tells the usage."""
+    ask_for = {
+        "model": MODEL, "messages": Conversations(14).turns[0], "max_tokens": 40, "temperature": 0, "ignore_eos": True,
+        "stream": True, "stream_options": {"include_usage": True},
+    }  # fmt: skip
+    alone, through = [events(ask(f"{at}/v1/chat/completions", ask_for)) for at in (direct, url)]
+    assert text_of(alone) == text_of(through), (text_of(alone), text_of(through))
+    usage = through[-1]["usage"]
+    assert usage["completion_tokens"] == 40, usage
+    return f"{len(through)} events, {usage['completion_tokens']} tokens, the same text as without the gateway"
+
+
+def events(answer):
+    """The events of a stream that ended as it should."""
+    status, _, text = answer
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert status == 200 and lines[-1] == "[DONE]", text[-300:]
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def text_of(stream):
+    deltas = [choice["delta"].get("content") or "" for event in stream for choice in event["choices"]]
+    return "".join(deltas)
 
 
 def completions_again(pool, url, block):
