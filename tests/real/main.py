@@ -27,6 +27,8 @@ SEEDS = ["--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor",
 class Run:
     def __init__(self, folder, binary):
         self.folder, self.binary, self.rows, self.outcomes, self.facts = folder, binary, [], [], {}
+        # Before anything runs: the tree may go on while engines start.
+        self.commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
 
@@ -204,11 +206,10 @@ def not_run(why):
 
 
 def record(run, path):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     lines = [
         f"# Real engines, {datetime.now(timezone.utc):%Y-%m-%d}",
         "",
-        f"- Written by `tests/real/run`; warmpath {commit}; vLLM 0.32.0 (PyPI's CPU build), llama.cpp b11434; tiny random Llama",
+        f"- Written by `tests/real/run`; warmpath {run.commit}; vLLM 0.32.0 (PyPI's CPU build), llama.cpp b11434; tiny random Llama",
         f"- Machine: {platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}; load average at the end "
         f"{os.getloadavg()[0]:.1f} (**busy** where over the number of CPUs): times mean nothing, counts do",
         "- Engines at nice 10 with one OpenMP thread each; conversations one request at a time, each after the events of "
