@@ -6,7 +6,7 @@ use std::sync::Arc;
 use warmpath_core::block::BlockKey;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
-use warmpath_core::engine::{Contract, Extras, Lora, Scratch};
+use warmpath_core::engine::{self, Contract, Extras, Lora, Scratch};
 use warmpath_core::shared::Adapter;
 use warmpath_parser::json::{self, Kind, Member, Members};
 use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme, beside};
@@ -112,11 +112,15 @@ impl Terms {
 }
 
 impl Terms {
-    /// What names blocks beside their tokens.
-    fn extras<'a>(&'a self, beside: &'a Beside) -> Extras<'a> {
+    /// What names blocks beside their tokens. An adapter in a namespace has a name that nobody outside the engine
+    /// knows, made of both.
+    fn extras<'a>(&'a self, beside: &'a Beside) -> Result<Extras<'a>, Decline> {
+        if self.adapter.is_some() && beside.namespace.is_some() {
+            return Err(Decline::Chain(engine::Decline::NamespaceUnseen));
+        }
         let lora = self.adapter.as_ref().map(|own| Lora { name: &own.name, path: own.path.as_deref() });
         let (salt, namespace) = (beside.salt.as_deref(), beside.namespace.as_deref());
-        Extras { lora, salt, namespace, ..Extras::default() }
+        Ok(Extras { lora, salt, namespace, ..Extras::default() })
     }
 }
 
@@ -148,8 +152,8 @@ impl PromptReader {
         self.unpanicked(|reader| {
             let prompt = model.read(terms.api, body, members, terms.today)?;
             let beside = prompt.beside.clone();
-            let plan =
-                model.plan(prompt, &terms.scheme, &terms.extras(&beside), checkpoints, &mut reader.desk)?;
+            let extras = terms.extras(&beside)?;
+            let plan = model.plan(prompt, &terms.scheme, &extras, checkpoints, &mut reader.desk)?;
             Ok(Some(Left { plan, beside }))
         })
     }
@@ -159,7 +163,8 @@ impl PromptReader {
         self.forget();
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            model.keys(&left.plan, &terms.scheme, &terms.extras(&left.beside), checkpoints, &mut reader.desk)
+            let extras = terms.extras(&left.beside)?;
+            model.keys(&left.plan, &terms.scheme, &extras, checkpoints, &mut reader.desk)
         })?;
         let step = step(terms.scheme.contract());
         let units = self.desk.keys.iter().skip(step - 1).step_by(step);
@@ -212,7 +217,8 @@ impl PromptReader {
         }
         let beside = beside(body, members).map_err(miss_of)?;
         self.keys.tokens = self.ids.len();
-        self.hash(terms.scheme.contract(), &terms.extras(&beside))
+        let extras = terms.extras(&beside).map_err(miss_of)?;
+        self.hash(terms.scheme.contract(), &extras)
     }
 
     fn hash(&mut self, contract: &Contract, extras: &Extras<'_>) -> Result<(), Miss> {

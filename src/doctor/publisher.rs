@@ -107,7 +107,7 @@ impl Publisher {
     }
 
     fn of(stream: TcpStream, patience: Duration) -> Result<Publisher, String> {
-        let mut link = Link::new(stream, Role::subscriber(b""))?;
+        let mut link = Link::new(stream, Role::Sub(Vec::new()))?;
         link.shake_hands(Instant::now() + patience)?;
         Ok(Publisher { link, heard: Vec::new(), misframed: false })
     }
@@ -115,7 +115,7 @@ impl Publisher {
     /// What came since it was last asked, after a turn of waiting.
     pub fn hear(&mut self) -> Result<Vec<Payload>, String> {
         let Publisher { link, heard, misframed } = self;
-        link.turn(&mut |message| match framing::live(message) {
+        link.turn(&mut |message| match framing::live(&message) {
             Ok(live) => heard.push(Payload { seq: live.seq, bytes: live.payload.to_vec() }),
             Err(_) => *misframed = true,
         })?;
@@ -140,7 +140,7 @@ pub fn replay(address: SocketAddr, from: u64, patience: Duration) -> Result<Vec<
         if Instant::now() >= until {
             return Err(format!("no end of its answers in {} s", patience.as_secs_f64()));
         }
-        link.turn(&mut |message| match framing::reply(message) {
+        link.turn(&mut |message| match framing::reply(&message) {
             Ok(Reply::Batch(live)) => batches.push(Payload { seq: live.seq, bytes: live.payload.to_vec() }),
             Ok(Reply::End) => ended = true,
             Err(_) => misframed = true,

@@ -87,6 +87,16 @@ impl Published {
         }
     }
 
+    /// A slice of the batches that wait.
+    pub fn work(&mut self, now: Nanos, change: &mut Change<'_>) {
+        let before = self.feed.counts().applied;
+        let mut sink = |it: crate::residency::Change<'_>| change.holdings.change(it, change.index);
+        self.feed.work(now, &mut sink);
+        if self.feed.counts().applied > before {
+            self.last_event = now;
+        }
+    }
+
     /// One of its connections is gone.
     pub fn lost(&mut self, now: Nanos, what: Use, change: &mut Change<'_>) {
         match what {
