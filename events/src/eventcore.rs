@@ -16,6 +16,7 @@ mod report;
 mod settings;
 
 pub use drained::Pace;
+pub use places::{Places, places, unusable_places};
 pub use settings::Settings;
 
 use crate::index::Index;

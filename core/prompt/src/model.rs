@@ -2,6 +2,8 @@
 //! cheap; [`Model::plan`] finds what checkpoints know and thereby how much text is left to encode;
 //! [`Model::keys`] encodes and names that rest, and keeps new checkpoints. Owns the order of these steps.
 
+mod once;
+
 use crate::checkpoint::{Hashing, Key, Prefix, Scheme};
 use crate::decline::Decline;
 use crate::request::{Api, Beside, Clock, CompletionsBos, Given, Policy, beside, conversation, prompt};

@@ -4,8 +4,8 @@
 use super::client::{Client, Outcome, Wanted};
 use super::drained::{Drained, Poller, by_rank};
 use super::net::{Net, Use};
-use super::places::{places, unusable_places};
-use super::published::{Change, Places, Published};
+use super::places::{Places, places, unusable_places};
+use super::published::{Change, Published};
 use super::rank::{Rank, Stream};
 use super::settings::Settings;
 use crate::continuity::Policy;

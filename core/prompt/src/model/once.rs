@@ -1,0 +1,24 @@
+//! One body to its prompt's token ids, for who looks into a single request and has time. Must never be on the way
+//! of requests: it peeks anew, keeps no checkpoint and allocates.
+
+use super::{Api, Decline, Input, Model};
+use crate::template::Date;
+use warmpath_parser::json::{self, JsonLimits, Members};
+
+impl Model {
+    /// The ids that the engine makes of the prompt of `body`, or why they can't be told. `today` is for templates
+    /// that print the date.
+    pub fn token_ids(&self, api: Api, body: &[u8], today: Option<Date>) -> Result<Vec<u32>, Decline> {
+        let mut members = Members::new();
+        json::peek(body, &mut members, JsonLimits::default()).map_err(|_| Decline::NoPrompt)?;
+        match self.read(api, body, &members, today)?.input {
+            Input::Tokens(ids) => Ok(ids),
+            Input::Text { text, around } => {
+                let mut ids = around.before.clone();
+                self.tokenizer.encode(&text, &mut ids).map_err(|_| Decline::Encode)?;
+                ids.extend_from_slice(&around.behind);
+                Ok(ids)
+            }
+        }
+    }
+}
