@@ -8,7 +8,7 @@ use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::{Contract, Extras, Lora, Scratch};
 use warmpath_core::shared::Adapter;
-use warmpath_parser::json::{self, Kind, Member, Members};
+use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
 use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme, beside};
 
 /// The longest prompt of token ids that is hashed. A longer one is told to be too long, never cut.
@@ -26,6 +26,8 @@ const SAMPLE_MAX: usize = 16 * 1024;
 /// Nanoseconds that a byte of a body takes, as measured by `core/prompt/benches/turns.rs` with Qwen3's tokenizer
 /// and template: members, template and the lookup of cuts; a list of token ids with its hashes; a byte of text
 /// through the fast tokenizer and the hashes; the same through the reference.
+const RESUME_BEGIN: u64 = 20_000;
+const RESUME_TENTHS: u64 = 5;
 const RENDER: u64 = 5;
 const IDS: u64 = 3;
 const ENCODE_FAST: u64 = 5;
@@ -104,6 +106,13 @@ impl Terms {
         body.len() as u64 * if ids { IDS } else { RENDER }
     }
 
+    /// Nanoseconds until it is known whether a chat of so many bytes goes on with an earlier turn, and what is new is
+    /// rendered; `None` for what is no chat of text.
+    pub fn cost_of_resuming(&self, body: &[u8]) -> Option<u64> {
+        let is_chat = self.api == Api::Chat && self.model.is_ok();
+        is_chat.then_some(RESUME_BEGIN + body.len() as u64 * RESUME_TENTHS / 10)
+    }
+
     /// Nanoseconds that a text has left to take.
     pub fn cost_of_rest(&self, left: &Left) -> u64 {
         let is_fast = self.model.as_ref().is_ok_and(|model| model.tokenizer().refusal().is_none());
@@ -121,7 +130,12 @@ impl Terms {
 }
 
 impl Left {
-    /// The whole text.
+    /// Whether it goes on with an earlier turn.
+    pub fn is_resumed(&self) -> bool {
+        self.plan.is_resumed()
+    }
+
+    /// The text, or what is new of it.
     pub fn text(&self) -> &str {
         self.plan.text().unwrap_or_default()
     }
@@ -146,12 +160,33 @@ impl PromptReader {
         }
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            let prompt = model.read(terms.api, body, members, terms.today)?;
+            let prompt = model.read_for(checkpoints, terms.api, body, members, terms.today)?;
             let beside = prompt.beside.clone();
             let plan =
                 model.plan(prompt, &terms.scheme, &terms.extras(&beside), checkpoints, &mut reader.desk)?;
             Ok(Some(Left { plan, beside }))
         })
+    }
+
+    /// Goes on with an earlier turn of a chat, if one is known: what is left is then what is new. Else it is
+    /// [`PromptReader::begin`]'s to begin at the beginning.
+    pub fn resume(
+        &mut self,
+        body: &[u8],
+        members: &Members,
+        terms: &Terms,
+        checkpoints: &Checkpoints,
+    ) -> Option<Left> {
+        let model = terms.model.as_ref().ok().filter(|_| terms.api == Api::Chat)?;
+        let request = (body, members, terms.today);
+        let resumed = self.unpanicked(|reader| {
+            let beside = beside(body, members)?;
+            let extras = terms.extras(&beside);
+            let plan = model.resume(request, &terms.scheme, &extras, checkpoints, &mut reader.desk);
+            Ok(plan.map(|plan| Left { plan, beside }))
+        });
+        // A reason to decline is the whole way's to find again.
+        resumed.ok().flatten()
     }
 
     /// Encodes what is left of a text and names its blocks.
@@ -172,6 +207,17 @@ impl PromptReader {
     /// Whether both tokenizers of a model read a text alike; if not, the fast one is not used again.
     pub fn check(model: &Model, text: &str) -> bool {
         catch_unwind(AssertUnwindSafe(|| model.tokenizer().check(text))).unwrap_or(true)
+    }
+
+    /// Whether a chat that was gone on with has the text of a whole rendering; if not, none is gone on with again.
+    pub fn check_resumed(left: &Left, body: &[u8], terms: &Terms, checkpoints: &Checkpoints) -> bool {
+        let mut members = Members::new();
+        let peeked = json::peek(body, &mut members, JsonLimits::default()).is_ok();
+        let Some(model) = terms.model.as_ref().ok().filter(|_| peeked) else { return true };
+        let request = (body, &members, terms.today);
+        let extras = terms.extras(&left.beside);
+        let check = || model.check_resumed(&left.plan, request, &terms.scheme, &extras, checkpoints);
+        catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
     }
 
     /// What of a text is checked: its end, which no earlier turn had, and no more than the reference reads in

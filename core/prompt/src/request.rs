@@ -6,7 +6,7 @@ mod chat;
 mod completion;
 
 pub use chat::Conversation;
-pub(crate) use chat::conversation;
+pub(crate) use chat::{conversation, frame, message};
 pub(crate) use completion::{Given, prompt};
 
 use crate::decline::Decline;

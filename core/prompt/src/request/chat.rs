@@ -42,6 +42,12 @@ const DECLINED: [(&str, Decline); 7] = [
 
 /// Reads a chat request.
 pub(crate) fn conversation(body: &[u8], members: &Members, policy: &Policy) -> Result<Conversation, Decline> {
+    let frame = frame(body, members, policy)?;
+    Ok(Conversation { messages: messages(body, members, policy.content)?, ..frame })
+}
+
+/// Reads all of a chat request but its messages, of which there are none then.
+pub(crate) fn frame(body: &[u8], members: &Members, policy: &Policy) -> Result<Conversation, Decline> {
     if !policy.chats_by_template {
         return Err(Decline::ModelType);
     }
@@ -54,7 +60,7 @@ pub(crate) fn conversation(body: &[u8], members: &Members, policy: &Policy) -> R
     expect(members, Member::AddSpecialTokens, Kind::False, Decline::AddSpecialTokens)?;
     let tools = tools(body, members, policy)?;
     let kwargs = kwargs(body, members, policy)?;
-    Ok(Conversation { messages: messages(body, members, policy.content)?, tools, kwargs })
+    Ok(Conversation { messages: Cell::from(()), tools, kwargs })
 }
 
 fn tools(body: &[u8], members: &Members, policy: &Policy) -> Result<Cell, Decline> {
@@ -110,6 +116,13 @@ fn messages(body: &[u8], members: &Members, shape: ContentShape) -> Result<Cell,
         false if ends_on_assistant => Err(Decline::EndsOnAssistant),
         false => Ok(Cell::from(list)),
     }
+}
+
+/// Reads one message: its role, and the message as the template sees it.
+pub(crate) fn message(body: &[u8], message: Value, shape: ContentShape) -> Result<(String, Cell), Decline> {
+    let read = Message::read(body, message)?;
+    let role = read.role.clone();
+    Ok((role, read.into_cell(body, shape)?))
 }
 
 struct Message {
