@@ -9,8 +9,6 @@ use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
 use warmpath_prompt::{Api, Checkpoints, Date, Desk, Model, Policy, Scheme};
 
-const TINY: &[u8] = include_bytes!("../tokenizers/tiny.json");
-
 /// How many requests went on with an earlier turn, and how many were rendered whole.
 pub struct Went {
     pub resumed: usize,
@@ -114,13 +112,10 @@ impl Asked<'_> {
     }
 }
 
-/// Runs requests of conversations with a template.
-pub fn run(template: &str, seed: u64, requests: usize) -> Went {
-    let files = Files { tokenizer: TINY.into(), template: Some(template.into()), ..Files::default() };
+/// Runs requests of conversations with a model.
+pub fn run(files: &Files, seed: u64, requests: usize) -> Went {
     let policy = Policy { tools: true, template_kwargs: true, ..Policy::plain() };
-    let special = [("bos_token", "<s>"), ("eos_token", "</s>")];
-    let special_tokens = special.map(|(name, token)| (name.to_string(), token.to_string())).into();
-    let model = files.model(1, Policy { special_tokens, ..policy }, Choice::Fast).expect("a model");
+    let model = files.model(1, policy, Choice::Fast).expect("a model");
     let contract = Engine::Vllm.contract(&Terms::plain(Algo::Tokens, BlockSize::new(16).expect("a size")));
     let scheme = Scheme::new(contract.expect("a contract"));
     let asked = Asked { model: &model, checkpoints: Checkpoints::new(1 << 22, 9), scheme };

@@ -79,7 +79,12 @@ fn conversation(
     let mut resumed = 0;
     for k in 0..messages.len() {
         let begun = &messages[..=k];
-        let kept = resumable.keep(env, context(begun)).ok().flatten();
+        let kept = match resumable.keep(env, context(begun)) {
+            Ok(Some(kept)) => Some(kept),
+            // No mark, or one too many: the template itself is asked then.
+            Ok(None) => continue,
+            Err(_) => None,
+        };
         if kept.as_ref().map(|kept| &kept.0) != whole(begun).as_ref() {
             return Err(format!("its kept form differs on {}", Value::from(begun.to_vec())));
         }
