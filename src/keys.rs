@@ -1,22 +1,31 @@
-//! The verb `keys`: what an engine would name the blocks of given tokens. Owns its arguments, the reading of
-//! token lists and the lines it prints; the names themselves are the core's.
+//! The verb `keys`: what an engine would name the blocks of given tokens, of a prompt or of a chat. Owns its
+//! arguments, the reading of token lists and the lines it prints; the names themselves are the core's.
 
-use clap::Args;
+mod text;
+
+use clap::{ArgGroup, Args};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use warmpath_core::block::BlockSize;
 use warmpath_core::engine::{Algo, Contract, Engine, Extras, Lora, Scratch, Seed, Terms, Version};
 
 /// Arguments of `keys`.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("source").required(true).args(["tokens", "prompt", "chat"])))]
 #[command(after_help = "\
 Examples:
   warmpath keys --engine-version 0.28.0 --seed 0 --tokens 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16
   warmpath keys --engine-version 0.31.0 --seed 0 --lora sql,/adapters/sql --tokens @prompts.txt
   warmpath keys --kind sglang --block-size 1 --salt tenant-a --tokens 1,2,3
+  warmpath keys --engine-version 0.31.0 --seed 0 --tokenizer models/qwen3/tokenizer.json --prompt 'Once upon a time'
+  warmpath keys --engine-version 0.31.0 --seed 0 --tokenizer models/qwen3/tokenizer.json --chat body.json --show-text
+  warmpath keys --kind sglang --tokenizer tokenizer.json --template chat_template.jinja --chat body.json
 
 One JSON object a line: the tokens, the key of each full block as an unsigned number, its whole digest in
-hexadecimal. LLB_KV_LONG_SEED=1 takes seeds over 23 bytes.")]
+hexadecimal, and with --show-text the text that was tokenized. A chat is the body of a request to
+/v1/chat/completions; what the gateway would not route by blocks has no keys, and the reason is told. Beside
+--tokenizer the files tokenizer_config.json, chat_template.jinja and config.json count. LLB_KV_LONG_SEED=1 takes seeds over 23 bytes.")]
 pub struct KeysArgs {
     /// Kind of engine: vllm, sglang, trtllm
     #[arg(long, default_value = "vllm", value_parser = engine)]
@@ -35,7 +44,25 @@ pub struct KeysArgs {
     block_size: Option<BlockSize>,
     /// Token ids, as 1,2,3, or @FILE with one such list a line
     #[arg(long, value_name = "LIST|@FILE")]
-    tokens: String,
+    tokens: Option<String>,
+    /// A completion's prompt, as text
+    #[arg(long, value_name = "TEXT", requires = "tokenizer")]
+    prompt: Option<String>,
+    /// A chat: a file with the body of its request
+    #[arg(long, value_name = "FILE", requires = "tokenizer")]
+    chat: Option<PathBuf>,
+    /// The model's tokenizer.json
+    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
+    tokenizer: Option<PathBuf>,
+    /// The chat template, before the one beside the tokenizer
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    template: Option<PathBuf>,
+    /// The day that the template prints, as 2026-12-31
+    #[arg(long, value_parser = text::day, requires = "chat")]
+    date: Option<text::Day>,
+    /// Prints the text that was tokenized
+    #[arg(long, requires = "tokenizer")]
+    show_text: bool,
     /// cache_salt of the request
     #[arg(long)]
     salt: Option<String>,
@@ -65,18 +92,32 @@ fn block_size(text: &str) -> Result<BlockSize, String> {
     tokens.ok_or_else(|| format!("allowed are 1 to {} tokens", BlockSize::MOST))
 }
 
-/// Prints the keys of each list of tokens. Nothing is printed unless all lists could be read and named.
+/// Prints the keys of each list of tokens, or of the one prompt. Nothing is printed unless all could be read and
+/// named.
 pub fn run(args: &KeysArgs) -> Result<(), String> {
     let long_seed = std::env::var_os("LLB_KV_LONG_SEED").is_some_and(|value| value == "1");
-    let contract = contract(args, long_seed)?;
-    let lists = lists(&args.tokens)?;
-    let lora = args.lora.as_deref().map(adapter);
-    let extras = Extras { lora, salt: args.salt.as_deref(), ..Extras::default() };
-    let lines = lines(&contract, &extras, &lists)?;
+    let lines = answer(args, long_seed)?;
     io::stdout().write_all(lines.as_bytes()).or_else(|fault| match fault.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(format!("the keys can't be written: {fault}")),
     })
+}
+
+fn answer(args: &KeysArgs, long_seed: bool) -> Result<String, String> {
+    let contract = contract(args, long_seed)?;
+    let lora = args.lora.as_deref().map(adapter);
+    let extras = Extras { lora, salt: args.salt.as_deref(), ..Extras::default() };
+    let Some(prompt) = text::prompt(args)? else {
+        return lines(&contract, &extras, &lists(args.tokens.as_deref().unwrap_or_default())?, None);
+    };
+    let salt = match (extras.salt, prompt.beside.salt.as_deref()) {
+        (Some(_), Some(own)) => {
+            return Err(format!("--salt: the chat has its own cache_salt {own:?}; leave one of them out"));
+        }
+        (given, own) => given.or(own),
+    };
+    let extras = Extras { salt, namespace: prompt.beside.namespace.as_deref(), ..extras };
+    lines(&contract, &extras, &[prompt.ids], prompt.text.as_deref().filter(|_| args.show_text))
 }
 
 fn contract(args: &KeysArgs, long_seed: bool) -> Result<Contract, String> {
@@ -156,8 +197,13 @@ fn id(text: &str, part: &str) -> Result<u32, ListFault> {
     })
 }
 
-/// One JSON object a line for each list.
-fn lines(contract: &Contract, extras: &Extras<'_>, lists: &[Vec<u32>]) -> Result<String, String> {
+/// One JSON object a line for each list, with `text` if there is one to be shown.
+fn lines(
+    contract: &Contract,
+    extras: &Extras<'_>,
+    lists: &[Vec<u32>],
+    text: Option<&str>,
+) -> Result<String, String> {
     let (mut lines, mut scratch) = (String::new(), Scratch::default());
     for tokens in lists {
         let (mut keys, mut digests) = (Vec::new(), Vec::new());
@@ -168,8 +214,9 @@ fn lines(contract: &Contract, extras: &Extras<'_>, lists: &[Vec<u32>]) -> Result
             keys.push(key.0);
             digests.push(digest.to_string());
         });
+        let text = text.map_or(String::new(), |text| format!(r#","text":{}"#, serde_json::Value::from(text)));
         // Debug of numbers and of hexadecimal text is JSON.
-        writeln!(lines, r#"{{"tokens":{tokens:?},"keys":{keys:?},"digests":{digests:?}}}"#)
+        writeln!(lines, r#"{{"tokens":{tokens:?},"keys":{keys:?},"digests":{digests:?}{text}}}"#)
             .map_err(|fault| fault.to_string())?;
     }
     Ok(lines)
@@ -188,10 +235,7 @@ mod tests {
 
     fn answer(words: &str) -> Result<String, String> {
         let cli = Cli::try_parse_from(std::iter::once("keys").chain(words.split(' ')));
-        let args = cli.map_err(|fault| fault.to_string())?.keys;
-        let lora = args.lora.as_deref().map(adapter);
-        let extras = Extras { lora, salt: args.salt.as_deref(), ..Extras::default() };
-        lines(&contract(&args, false)?, &extras, &lists(&args.tokens)?)
+        super::answer(&cli.map_err(|fault| fault.to_string())?.keys, false)
     }
 
     /// The root of seed 0 and the key of ids 0 to 12 at block size 1 are vectors of vLLM 0.23.

@@ -90,3 +90,88 @@ fn ctl_without_a_gateway_names_the_socket_and_fails() {
     assert_eq!(failed.status.code(), Some(1));
     assert!(text(&failed.stderr).contains("no-such.sock"), "{}", text(&failed.stderr));
 }
+
+/// A model's folder of the tests' tiny tokenizer, with a template and a chat.
+fn model() -> std::path::PathBuf {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("keys");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("a file");
+    write("tokenizer.json", include_str!("../core/prompt/tests/tokenizers/tiny.json"));
+    write(
+        "chat.jinja",
+        "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}",
+    );
+    write("dated.jinja", "{{ strftime_now('%d %b %Y') }}");
+    write("body.json", r#"{"messages": [{"role": "user", "content": "the \"quick\" fox"}]}"#);
+    write("salted.json", r#"{"cache_salt": "a", "messages": [{"role": "user", "content": "x"}]}"#);
+    write("tools.json", r#"{"tools": [{}], "messages": [{"role": "user", "content": "x"}]}"#);
+    write("list.json", "[]");
+    folder
+}
+
+fn keys(folder: &std::path::Path, words: &str) -> Output {
+    let words =
+        format!("keys --kind sglang --block-size 1 {words}").replace("@", &folder.display().to_string());
+    warmpath(&words.split_whitespace().collect::<Vec<&str>>())
+}
+
+#[test]
+fn keys_of_a_prompt_and_of_a_chat_are_those_of_its_tokens() {
+    let folder = model();
+    let chat = "--tokenizer @/tokenizer.json --template @/chat.jinja --chat @/body.json";
+    let shown = keys(&folder, &format!("{chat} --show-text"));
+    let line: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("a line of JSON");
+    assert_eq!(line["text"], "<|im_start|>user the \"quick\" fox<|im_end|>", "{}", text(&shown.stderr));
+    let ids: Vec<String> = line["tokens"].as_array().expect("ids").iter().map(|id| id.to_string()).collect();
+    assert!(ids.len() > 5 && ids[0] == "3", "the tokenizer's own <|im_start|>: {ids:?}");
+    let bare = keys(&folder, &format!("--tokens {}", ids.join(",")));
+    let same: serde_json::Value = serde_json::from_slice(&bare.stdout).expect("a line of JSON");
+    assert_eq!((&same["keys"], &same["digests"]), (&line["keys"], &line["digests"]));
+    assert_eq!(line["keys"].as_array().map(Vec::len), Some(ids.len()));
+    let hidden = text(&keys(&folder, chat).stdout);
+    assert!(!hidden.contains("text") && !hidden.contains("quick"), "only on request: {hidden}");
+    let prompt = keys(&folder, "--tokenizer @/tokenizer.json --show-text --prompt the<|im_end|>");
+    let line: serde_json::Value = serde_json::from_slice(&prompt.stdout).expect("a line of JSON");
+    assert_eq!((line["text"].as_str(), line["tokens"][1].as_u64()), (Some("the<|im_end|>"), Some(4)));
+    let dated = "--tokenizer @/tokenizer.json --template @/dated.jinja --chat @/body.json --show-text";
+    let line = text(&keys(&folder, &format!("{dated} --date 2026-12-31")).stdout);
+    assert!(line.contains("\"text\":\"31 Dec 2026\""), "{line}");
+    let salted = |words: &str| text(&keys(&folder, words).stdout);
+    let with = "--tokenizer @/tokenizer.json --template @/chat.jinja --chat @/salted.json";
+    assert_ne!(salted(with), "", "the body's own salt counts");
+}
+
+#[test]
+fn what_keys_can_t_read_or_prove_is_told_with_field_value_and_cure() {
+    let folder = model();
+    let model = "--tokenizer @/tokenizer.json --template @/chat.jinja --chat";
+    for (words, parts) in [
+        ("--tokenizer @/none.json --prompt a".to_string(), ["--tokenizer", "none.json", "can be read"]),
+        ("--tokenizer @/list.json --prompt a".into(), ["list.json", "tokenizer.json can't be read", ""]),
+        ("--tokenizer @/tokenizer.json --chat @/body.json".into(), ["--chat", "no_template", "--template"]),
+        (format!("{model} @/list.json"), ["--chat", "list.json", "/v1/chat/completions"]),
+        (format!("{model} @/tools.json"), ["--chat", "(tools)", "selector"]),
+        (format!("{model} @/salted.json --salt b"), ["--salt", "\"a\"", "leave one"]),
+        (
+            "--tokenizer @/tokenizer.json --template @/dated.jinja --chat @/body.json".into(),
+            ["--chat", "(clock)", "--date"],
+        ),
+    ] {
+        let failed = keys(&folder, &words);
+        let told = text(&failed.stderr);
+        assert_eq!((failed.status.code(), text(&failed.stdout)), (Some(1), String::new()), "{words}: {told}");
+        assert!(parts.iter().all(|part| told.contains(part)), "{words}: {told}");
+    }
+    for words in [
+        "",
+        "--prompt a",
+        "--chat @/body.json",
+        "--tokens 1 --prompt a --tokenizer @/tokenizer.json",
+        "--tokens 1 --tokenizer @/tokenizer.json",
+        "--tokens 1 --show-text",
+        "--prompt a --tokenizer @/tokenizer.json --template @/chat.jinja",
+        "--chat @/body.json --tokenizer @/tokenizer.json --date 2026-02-30",
+    ] {
+        assert_eq!(keys(&folder, words.trim()).status.code(), Some(2), "{words}");
+    }
+}

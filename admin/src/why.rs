@@ -77,6 +77,11 @@ fn unproven(decline: Decline) -> Cow<'static, str> {
         Decline::TokenizerLoading => "wait; `warmpath ctl models` shows how far it is",
         Decline::TokenizerFailed => "`warmpath ctl models` says why",
         Decline::NoTemplate => "put its chat_template.jinja beside its tokenizer.json",
+        Decline::Clock => {
+            "if the engines run in UTC, publish a profile of the model with renderPolicy.clockPolicy utc-date"
+        }
+        Decline::ToolVersion => "set kvEngineVersion in the rule",
+        Decline::ProfileApi => "name it in the profile's supportedApis if it was validated for it",
         _ => "the gateway can't prove what the engine makes of it, so the selector serves it",
     };
     format!("{decline}; {cure}").into()

@@ -25,6 +25,20 @@ pub trait DataPlane: Send + Sync {
     fn models(&self) -> Vec<ModelReport> {
         Vec::new()
     }
+
+    /// Model profiles that are not taken, and why.
+    fn refused_profiles(&self) -> Vec<RefusedProfile> {
+        Vec::new()
+    }
+}
+
+/// A document of the registry of model profiles that is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedProfile {
+    /// Its file, below `kvprofiles/`.
+    pub file: String,
+    /// Why, with the cure.
+    pub fault: String,
 }
 
 /// A model's files, as the loader knows them.
@@ -40,6 +54,8 @@ pub struct ModelReport {
     pub fault: Option<String>,
     /// Bytes of its files.
     pub bytes: u64,
+    /// `profileId` of the profile it is served by, if there is one.
+    pub profile: Option<String>,
     /// Tokens at which text may be cut. With none nothing is kept from turn to turn.
     pub safe_tokens: usize,
     /// Where there is none: one token, and why it is not safe.
@@ -59,6 +75,7 @@ impl ModelReport {
             state: ModelState::Absent,
             fault: None,
             bytes: 0,
+            profile: None,
             safe_tokens: 0,
             no_safe: None,
             fast_refused: None,

@@ -51,11 +51,14 @@ declines! {
     MediaPart = "media_part", "a content part is not text";
     ManyTextParts = "many_text_parts", "several text parts in a message, and the template loops over parts";
     EmptyTextPart = "empty_text_part", "an empty text part among several, which engines drop or keep";
-    ToolCalls = "tool_calls", "a message calls a tool";
-    ToolResult = "tool_result", "a message is the result of a tool";
+    ToolCalls = "tool_calls", "a message calls a tool, which is not verified for this template, or in a form of its own";
+    ToolResult = "tool_result", "a message is the result of a tool, which is not verified for this template";
     Reasoning = "reasoning", "a message carries reasoning";
     EndsOnAssistant = "ends_on_assistant", "the conversation ends on a turn of the assistant";
     Tools = "tools", "tools, which are not verified for this template";
+    ToolVersion = "tool_version", "tools, whose form depends on an engine version that is not known or not verified";
+    ToolShape = "tool_shape", "a tool's definition has members of its own";
+    SystemHeader = "system_header", "a system text begins with what some versions of the engine cut off";
     ToolChoice = "tool_choice", "a tool_choice other than auto";
     Functions = "functions", "functions, the older form of tools";
     Documents = "documents", "documents";
@@ -75,6 +78,7 @@ declines! {
     Number = "number", "a number whose form in Python is not known";
     NoTemplate = "no_template", "the model has no chat template";
     ModelType = "model_type", "the engine encodes chats of this model without a template";
+    ProfileApi = "profile_api", "the model's profile leaves this API out of supportedApis";
     Raised = "template_raised", "the chat template refuses the conversation";
     Template = "template_failed", "the chat template fails on the conversation";
     Clock = "clock", "the template asks for a time that clockPolicy does not give";

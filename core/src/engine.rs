@@ -21,7 +21,7 @@ pub use contract::{Contract, ContractFault, Start, Terms};
 pub use extras::{BlockExtra, Decline, Extras, Lora, Media};
 pub use preimage::Scratch;
 pub use seed::{LONGEST_SEED, Seed};
-pub use text::{Looped, TextTerms};
+pub use text::{Looped, Named, TextTerms, ToolForm};
 pub use version::Version;
 
 use crate::block::BlockSize;
@@ -143,6 +143,11 @@ impl Engine {
     /// How it hands text to a chat template.
     pub const fn text_terms(self) -> TextTerms {
         self.answers().text
+    }
+
+    /// What a chat template gets of a tool's definition; `None` where that was not verified for the version.
+    pub fn tool_form(self, version: Option<Version>) -> Option<ToolForm> {
+        (self.answers().text.tools)(version)
     }
 
     /// Which versions name all blocks alike: equal numbers, equal names.

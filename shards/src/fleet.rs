@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, ShardReport};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, RefusedProfile, ShardReport};
 use warmpath_core::table::Table;
 use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
 
@@ -216,6 +216,10 @@ impl DataPlane for Fleet {
 
     fn models(&self) -> Vec<ModelReport> {
         lock(&self.models).reports()
+    }
+
+    fn refused_profiles(&self) -> Vec<RefusedProfile> {
+        lock(&self.models).refused.clone()
     }
 }
 

@@ -8,9 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use warmpath_core::control::RefusedProfile;
 use warmpath_core::engine::{Engine, Looped};
 use warmpath_core::table::Table;
-use warmpath_prompt::load::{Files, NAMES, folder_name};
+use warmpath_prompt::load::registry::{self, Published};
+use warmpath_prompt::load::{Files, LoadFault, NAMES, folder_name};
 use warmpath_prompt::tokenizer::Choice;
 use warmpath_prompt::{ContentShape, Policy};
 
@@ -30,11 +32,15 @@ pub enum Told {
 
 /// What files looked like: when anything of them was changed, rights included (seconds, nanoseconds), and how long
 /// they are.
-type Stamp = [Option<(i64, i64, u64)>; NAMES.len()];
+type Stamp = Vec<(PathBuf, Option<(i64, i64, u64)>)>;
 
 /// The loader.
 pub struct Loader {
     root: PathBuf,
+    /// The folder of profiles, what its documents looked like, and what they say.
+    registry: PathBuf,
+    looked: Stamp,
+    profiles: Vec<Published>,
     models: Models,
     /// Folders found last.
     folders: HashSet<String>,
@@ -50,10 +56,13 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Of the folders `tokenizers/*` below `root`.
+    /// Of the folders `tokenizers/*` and the profiles `kvprofiles/*.yaml` below `root`.
     pub fn new(root: &Path) -> Loader {
         Loader {
             root: root.join("tokenizers"),
+            registry: registry::registry(root),
+            looked: Stamp::new(),
+            profiles: Vec::new(),
             models: Models::default(),
             folders: HashSet::new(),
             known: BTreeMap::new(),
@@ -115,13 +124,15 @@ impl Loader {
     /// Looks at the files, loads what is wanted and new or changed, and publishes after each change.
     pub fn look(&mut self, publish: &impl Fn(Arc<Models>)) {
         let folders = if self.is_idle() { HashSet::new() } else { list(&self.root) };
+        let others = self.look_at_profiles();
         let wanted: HashSet<Wish> = self.named.union(&self.wishes).cloned().collect();
         let stays = |(folder, _): &(String, &'static str), engine: Engine| {
             folders.contains(folder) && wanted.contains(&Wish { folder: folder.clone(), engine })
         };
         let before = self.known.len();
         self.known.retain(|key, (engine, _)| stays(key, *engine));
-        let changed = before != self.known.len() || folders != self.folders || self.is_new(&wanted);
+        let gone = before != self.known.len();
+        let changed = gone || others || folders != self.folders || self.is_new(&wanted);
         self.folders = folders;
         if changed {
             self.rebuild(&wanted);
@@ -130,7 +141,7 @@ impl Loader {
         let there: Vec<Wish> =
             wanted.into_iter().filter(|wish| self.folders.contains(&wish.folder)).collect();
         for wish in there {
-            let stamp = stamp(&self.root.join(&wish.folder));
+            let stamp = self.stamp(&wish.folder);
             let key = (wish.folder.clone(), wish.engine.name());
             if self.known.get(&key).is_none_or(|(_, known)| *known != stamp) {
                 self.load(&wish, &stamp);
@@ -154,21 +165,70 @@ impl Loader {
             models.set(&wish.folder, kept.cloned().unwrap_or_else(|| Entry::new(wish.engine)));
         }
         self.folders.iter().for_each(|folder| models.set_folder(folder, true));
+        models.refused = self.profiles.iter().filter_map(refused).collect();
         self.models = models;
+    }
+
+    /// Reads the documents anew where one came, changed or went; whether that was so.
+    fn look_at_profiles(&mut self) -> bool {
+        let documents = if self.is_idle() { Vec::new() } else { registry::documents(&self.registry) };
+        let looked = documents.iter().map(|path| look(path)).collect();
+        if self.looked == looked {
+            return false;
+        }
+        self.looked = looked;
+        self.profiles = documents.iter().map(|path| Published::read(path)).collect();
+        true
+    }
+
+    fn profile_id(&self, folder: &str) -> Option<String> {
+        let own = registry::profile_of(&self.profiles, folder).ok()??;
+        Some(own.id().to_string())
+    }
+
+    /// All files that a model is made of, there or not.
+    fn stamp(&self, folder: &str) -> Stamp {
+        let mut files: Vec<PathBuf> = NAMES.map(|name| self.root.join(folder).join(name)).to_vec();
+        for document in self.profiles.iter().filter(|document| document.is_for(folder)) {
+            files.push(document.path.clone());
+            let Ok(profile) = &document.profile else { continue };
+            let artifacts = [profile.tokenizer(), profile.template()];
+            let path = |artifact| registry::artifact_path(&self.registry, artifact);
+            files.extend(artifacts.iter().flatten().map(path));
+        }
+        files.iter().map(|path| look(path)).collect()
+    }
+
+    fn files(&self, folder: &str) -> Result<Files, LoadFault> {
+        let files = Files::read(&self.root.join(folder))?;
+        match registry::profile_of(&self.profiles, folder)? {
+            Some(profile) => files.pin(&self.registry, profile),
+            None => Ok(files),
+        }
     }
 
     fn load(&mut self, wish: &Wish, stamp: &Stamp) {
         self.loaded += 1;
-        let before = self.models.entry(&wish.folder, wish.engine).and_then(|entry| entry.model.clone());
-        let files = Files::read(&self.root.join(&wish.folder));
+        let before = self.models.entry(&wish.folder, wish.engine).cloned();
+        let files = self.files(&wish.folder);
         let loaded = files.and_then(|files| files.model(self.loaded, policy(wish.engine), Choice::Fast));
-        let bytes = stamp.iter().flatten().map(|(.., bytes)| bytes).sum();
-        let (model, fault) = match loaded {
-            Ok(model) => (Some(Arc::new(model)), None),
-            Err(fault) => (before, Some(fault.to_string())),
+        let bytes = stamp.iter().filter_map(|(_, file)| file.map(|(.., bytes)| bytes)).sum();
+        let (model, profile, fault) = match loaded {
+            Ok(model) => (Some(Arc::new(model)), self.profile_id(&wish.folder), None),
+            Err(fault) => (
+                before.clone().and_then(|entry| entry.model),
+                before.and_then(|entry| entry.profile),
+                Some(fault.to_string()),
+            ),
         };
-        self.models.set(&wish.folder, Entry { engine: wish.engine, model, fault, bytes });
+        self.models.set(&wish.folder, Entry { engine: wish.engine, model, fault, bytes, profile });
     }
+}
+
+/// What is told of a document that is not taken.
+fn refused(document: &Published) -> Option<RefusedProfile> {
+    let fault = document.profile.as_ref().err()?.clone();
+    Some(RefusedProfile { file: document.name(), fault })
 }
 
 /// How an engine turns requests into text.
@@ -179,7 +239,18 @@ pub fn policy(engine: Engine) -> Policy {
         Looped::Parts => Some(ContentShape::Parts { wrap: false }),
         Looped::Wrapped => Some(ContentShape::Parts { wrap: true }),
     };
-    Policy { content: ContentShape::Text { joiner: terms.joiner }, looped, ..Policy::plain() }
+    Policy {
+        engine: Some(engine),
+        encoded: terms.encoded,
+        content: ContentShape::Text { joiner: terms.joiner },
+        joiner: terms.joiner,
+        looped,
+        tools: true,
+        template_kwargs: terms.template_kwargs,
+        names: terms.names,
+        cut_header: terms.cut_header,
+        ..Policy::plain()
+    }
 }
 
 /// The folders below `root`; none where it can't be read.
@@ -189,9 +260,7 @@ fn list(root: &Path) -> HashSet<String> {
     folders.filter_map(|entry| entry.file_name().into_string().ok()).take(FOLDERS_MAX).collect()
 }
 
-fn stamp(folder: &Path) -> Stamp {
-    NAMES.map(|name| {
-        let file = std::fs::metadata(folder.join(name)).ok()?;
-        Some((file.ctime(), file.ctime_nsec(), file.len()))
-    })
+fn look(path: &Path) -> (PathBuf, Option<(i64, i64, u64)>) {
+    let file = std::fs::metadata(path).ok();
+    (path.into(), file.map(|file| (file.ctime(), file.ctime_nsec(), file.len())))
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use warmpath_core::control::{ModelReport, ModelState};
+use warmpath_core::control::{ModelReport, ModelState, RefusedProfile};
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
 use warmpath_prompt::Model;
@@ -14,6 +14,8 @@ use warmpath_prompt::load::folder_name;
 pub struct Models {
     /// By folder: a model's name with `__` for each slash.
     folders: HashMap<String, Folder>,
+    /// Documents of the registry that are not taken.
+    pub refused: Vec<RefusedProfile>,
 }
 
 /// One folder below `tokenizers/`, or one that a rule asks for and that is not there.
@@ -34,6 +36,8 @@ pub struct Entry {
     pub fault: Option<String>,
     /// Bytes of its files.
     pub bytes: u64,
+    /// `profileId` of the profile it was loaded by.
+    pub profile: Option<String>,
 }
 
 /// A model that a request asks for and that nobody loaded yet.
@@ -93,7 +97,7 @@ impl Models {
 impl Entry {
     /// One that nothing is known of yet.
     pub fn new(engine: Engine) -> Entry {
-        Entry { engine, model: None, fault: None, bytes: 0 }
+        Entry { engine, model: None, fault: None, bytes: 0, profile: None }
     }
 
     fn report(&self, folder: &str, exists: bool) -> ModelReport {
@@ -116,6 +120,7 @@ impl Entry {
         ModelReport {
             fault: self.fault.clone(),
             bytes: self.bytes,
+            profile: self.profile.clone(),
             safe_tokens: safe,
             no_safe: if safe > 0 { None } else { boundaries.tokens().find_map(why) },
             fast_refused: model.tokenizer().refusal().map(ToString::to_string),

@@ -9,7 +9,7 @@ use warmpath_core::decline::Decline;
 use warmpath_core::engine::{Contract, Extras, Lora, Scratch};
 use warmpath_core::shared::Adapter;
 use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
-use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme, beside};
+use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Request, Scheme, beside};
 
 /// The longest prompt of token ids that is hashed. A longer one is told to be too long, never cut.
 pub const TOKENS_MAX: usize = 1 << 20;
@@ -121,6 +121,10 @@ impl Terms {
 }
 
 impl Terms {
+    fn request<'a>(&self, body: &'a [u8], members: &'a Members) -> Request<'a> {
+        Request { body, members, today: self.today, tools: self.scheme.tools() }
+    }
+
     /// What names blocks beside their tokens.
     fn extras<'a>(&'a self, beside: &'a Beside) -> Extras<'a> {
         let lora = self.adapter.as_ref().map(|own| Lora { name: &own.name, path: own.path.as_deref() });
@@ -160,7 +164,7 @@ impl PromptReader {
         }
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            let prompt = model.read_for(checkpoints, terms.api, body, members, terms.today)?;
+            let prompt = model.read_for(checkpoints, terms.api, terms.request(body, members))?;
             let beside = prompt.beside.clone();
             let plan =
                 model.plan(prompt, &terms.scheme, &terms.extras(&beside), checkpoints, &mut reader.desk)?;
@@ -178,7 +182,7 @@ impl PromptReader {
         checkpoints: &Checkpoints,
     ) -> Option<Left> {
         let model = terms.model.as_ref().ok().filter(|_| terms.api == Api::Chat)?;
-        let request = (body, members, terms.today);
+        let request = terms.request(body, members);
         let resumed = self.unpanicked(|reader| {
             let beside = beside(body, members)?;
             let extras = terms.extras(&beside);
@@ -214,7 +218,7 @@ impl PromptReader {
         let mut members = Members::new();
         let peeked = json::peek(body, &mut members, JsonLimits::default()).is_ok();
         let Some(model) = terms.model.as_ref().ok().filter(|_| peeked) else { return true };
-        let request = (body, &members, terms.today);
+        let request = terms.request(body, &members);
         let extras = terms.extras(&left.beside);
         let check = || model.check_resumed(&left.plan, request, &terms.scheme, &extras, checkpoints);
         catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use warmpath_core::control::{AnswerCount, ExactReport};
 use warmpath_core::decide::Turn;
-use warmpath_core::rule::Selector;
+use warmpath_core::rule::{KvExact, Selector};
 use warmpath_core::table::{NoRoute, Service, Table};
 use warmpath_prompt::Scheme;
 use warmpath_ring::Listener;
@@ -164,7 +164,11 @@ impl ShardService {
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
             turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
             counts: RefCell::new(counts),
-            scheme: service.rule.exact.as_ref().map(|exact| Scheme::new(exact.contract)),
+            scheme: service.rule.exact.as_ref().map(scheme),
         }
     }
+}
+
+fn scheme(exact: &KvExact) -> Scheme {
+    Scheme::new(exact.contract).with_tools(exact.contract.engine().tool_form(exact.version))
 }

@@ -57,7 +57,7 @@ pub fn shards(answer: &Value) -> String {
 
 /// Models, a row each, and behind them what is wrong or slow.
 pub fn models(answer: &Value) -> String {
-    let mut rows = vec![words(["MODEL", "ENGINE", "STATE", "SAFE TOKENS", "FAST", "MIB"])];
+    let mut rows = vec![words(["MODEL", "ENGINE", "STATE", "PROFILE", "SAFE TOKENS", "FAST", "MIB"])];
     let mut notes = String::new();
     for model in items(answer, "models") {
         let text = |name| word(&model[name]);
@@ -67,6 +67,7 @@ pub fn models(answer: &Value) -> String {
             text("folder"),
             text("engine"),
             text("state"),
+            text("profile"),
             text("safe_tokens"),
             fast.into(),
             mib.to_string(),
@@ -76,6 +77,13 @@ pub fn models(answer: &Value) -> String {
                 notes.push_str(&format!("{}: {sentence}\n", text("folder")));
             }
         }
+    }
+    for refused in items(answer, "refused_profiles") {
+        notes.push_str(&format!(
+            "kvprofiles/{} is not taken: {}\n",
+            word(&refused["file"]),
+            word(&refused["error"])
+        ));
     }
     aligned(&rows) + &notes
 }

@@ -4,12 +4,18 @@ use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::routes::{Answered, Call};
 use serde_json::{Value, json};
-use warmpath_core::control::{ModelReport, ModelState};
+use warmpath_core::control::{DataPlane, ModelReport, ModelState, RefusedProfile};
 
-/// Every model that a rule names or a request asked for.
+/// Every model that a rule names or a request asked for, and the profiles that are not taken.
 pub fn list(gateway: &Gateway, _: &Call) -> Answered {
-    let shown: Vec<Value> = gateway.outside.data_plane.models().iter().map(model).collect();
-    Ok(Answer::json(200, &json!({"models": shown})))
+    let plane = &gateway.outside.data_plane;
+    let models: Vec<Value> = plane.models().iter().map(model).collect();
+    let refused: Vec<Value> = plane.refused_profiles().iter().map(refusal).collect();
+    Ok(Answer::json(200, &json!({"models": models, "refused_profiles": refused})))
+}
+
+fn refusal(refused: &RefusedProfile) -> Value {
+    json!({"file": refused.file, "error": refused.fault})
 }
 
 fn model(report: &ModelReport) -> Value {
@@ -19,6 +25,7 @@ fn model(report: &ModelReport) -> Value {
         "state": report.state.word(),
         "error": report.fault,
         "bytes": report.bytes,
+        "profile": report.profile,
         "safe_tokens": report.safe_tokens,
         "no_safe_token": report.no_safe,
         "fast_refused": report.fast_refused,
@@ -26,9 +33,12 @@ fn model(report: &ModelReport) -> Value {
     })
 }
 
-/// Sentences on those that need a look: missing, failed, or with tokenizers that differ.
-pub fn warnings(reports: &[ModelReport]) -> Vec<String> {
-    reports.iter().filter_map(warning).collect()
+/// Sentences on what needs a look: models that are missing, failed, or with tokenizers that differ, and profiles
+/// that are not taken.
+pub fn warnings(plane: &dyn DataPlane) -> Vec<String> {
+    let models = plane.models().iter().filter_map(warning).collect();
+    let of = |refused: RefusedProfile| format!("kvprofiles/{} is not taken: {}", refused.file, refused.fault);
+    [models, plane.refused_profiles().into_iter().map(of).collect::<Vec<String>>()].concat()
 }
 
 fn warning(report: &ModelReport) -> Option<String> {
@@ -53,6 +63,31 @@ fn warning(report: &ModelReport) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use warmpath_core::control::{DrainPhase, InstallFault, ShardReport};
+    use warmpath_core::table::Table;
+
+    struct Told(Vec<ModelReport>, Vec<RefusedProfile>);
+
+    impl DataPlane for Told {
+        fn install(&self, _: Arc<Table>) -> Result<(), InstallFault> {
+            Ok(())
+        }
+
+        fn reports(&self) -> Vec<ShardReport> {
+            Vec::new()
+        }
+
+        fn drain(&self, _: DrainPhase) {}
+
+        fn models(&self) -> Vec<ModelReport> {
+            self.0.clone()
+        }
+
+        fn refused_profiles(&self) -> Vec<RefusedProfile> {
+            self.1.clone()
+        }
+    }
 
     #[test]
     fn what_needs_a_look_is_told_with_its_folder() {
@@ -63,15 +98,18 @@ mod tests {
             diverged,
             ..ModelReport::absent()
         };
-        let quiet = [of(ModelState::Loaded, None, false), of(ModelState::Loading, None, false)];
-        assert_eq!(warnings(&quiet), [""; 0]);
+        let quiet = vec![of(ModelState::Loaded, None, false), of(ModelState::Loading, None, false)];
+        assert_eq!(warnings(&Told(quiet, Vec::new())), [""; 0]);
         for (report, expected) in [
             (of(ModelState::Absent, None, false), "no tokenizers/org__m below --config-root"),
             (of(ModelState::Failed, Some("it is torn"), false), "tokenizers/org__m: it is torn; text"),
             (of(ModelState::Loaded, Some("it is torn"), false), "the files read before"),
             (of(ModelState::Loaded, None, true), "tokenizer_divergence"),
         ] {
-            assert!(warnings(&[report])[0].contains(expected), "{expected}");
+            assert!(warnings(&Told(vec![report], Vec::new()))[0].contains(expected), "{expected}");
         }
+        let refused = RefusedProfile { file: "m.yaml".into(), fault: "clock: unknown".into() };
+        let told = warnings(&Told(Vec::new(), vec![refused]));
+        assert_eq!(told, ["kvprofiles/m.yaml is not taken: clock: unknown"]);
     }
 }

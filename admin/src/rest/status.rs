@@ -27,7 +27,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     warnings.extend(gateway.persist_fault.clone());
     warnings.extend(gateway.rules.warnings());
     warnings.extend(health::warnings(&gateway.table));
-    warnings.extend(models::warnings(&gateway.outside.data_plane.models()));
+    warnings.extend(models::warnings(&*gateway.outside.data_plane));
     let ready = reasons.is_empty();
     let body = json!({
         "ready": ready,

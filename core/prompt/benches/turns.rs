@@ -14,7 +14,7 @@ use warmpath_core::engine::{Algo, Contract, Engine, Extras, Seed, Terms, Version
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Checkpoints, Desk, Model, Policy, Scheme};
+use warmpath_prompt::{Api, Checkpoints, Desk, Model, Policy, Request, Scheme};
 
 const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}\
                       <|im_start|>assistant\n";
@@ -155,10 +155,10 @@ impl Bench {
         };
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
         let peek = lap();
-        let request = (body.as_bytes(), &members, None);
+        let request = Request { body: body.as_bytes(), members: &members, today: None, tools: None };
         let resumed = self.model.resume(request, &self.scheme, &extras, checkpoints, desk);
         let resume = lap();
-        let prompt = || self.model.read_for(checkpoints, Api::Chat, body.as_bytes(), &members, None);
+        let prompt = || self.model.read_for(checkpoints, Api::Chat, request);
         let prompt = resumed.is_none().then(|| prompt().expect("a prompt"));
         let render = lap();
         let mut whole =

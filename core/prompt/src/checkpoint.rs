@@ -7,7 +7,7 @@
 use crate::tokenizer::Boundary;
 use std::hash::{Hash, Hasher};
 use warmpath_core::block::BlockKey;
-use warmpath_core::engine::{self, Contract, Decline, Extras, Scratch};
+use warmpath_core::engine::{self, Contract, Decline, Extras, Scratch, ToolForm};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// A keyed hash of 128 bits over all that decides the value, and the text's length.
@@ -51,11 +51,12 @@ impl Prefix {
     }
 }
 
-/// A contract, and the name under which its checkpoints are kept.
+/// A contract, the name under which its checkpoints are kept, and what else depends on the engines' version.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     contract: Contract,
     plain: u128,
+    tools: Option<ToolForm>,
 }
 
 impl Scheme {
@@ -63,7 +64,17 @@ impl Scheme {
     pub fn new(contract: Contract) -> Scheme {
         let plain = name(&contract, &Extras::default(), &mut Scratch::default());
         // A plain prompt is declined by no contract.
-        Scheme { contract, plain: plain.unwrap_or_default() }
+        Scheme { contract, plain: plain.unwrap_or_default(), tools: None }
+    }
+
+    /// The same, for engines that make this of the definitions of tools.
+    pub fn with_tools(self, tools: Option<ToolForm>) -> Scheme {
+        Scheme { tools, ..self }
+    }
+
+    /// What the engines make of the definitions of tools; `None`: not verified.
+    pub fn tools(&self) -> Option<ToolForm> {
+        self.tools
     }
 
     /// The contract.

@@ -1,10 +1,13 @@
 //! A model's files: `tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja` and `config.json` as model
-//! repositories have them, in `tokenizers/<model>/` below the configuration's root. Owns their names, bounds and reading; the
-//! only file here that touches a disk.
+//! repositories have them, in `tokenizers/<model>/` below the configuration's root, and what a profile pins. Owns
+//! their names, bounds and reading; the only module here that touches a disk.
+
+pub mod registry;
 
 use crate::model::Model;
-use crate::request::Policy;
-use crate::template::{Template, TemplateFault};
+use crate::profile::Profile;
+use crate::request::{CompletionsBos, Policy};
+use crate::template::{Template, TemplateFault, Verified};
 use crate::tokenizer::{Choice, Tokenizer, TokenizerFault};
 use serde_json::Value;
 use std::fmt;
@@ -22,10 +25,6 @@ const SPECIAL: [&str; 7] =
 pub const NAMES: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"];
 
-/// Types of models whose chats engines encode without the template: vLLM has gpt-oss's in Harmony, and Mistral's
-/// own tokenizer for mistral3.
-const ENCODED: [&str; 2] = ["gpt_oss", "mistral3"];
-
 /// Tokens that Harmony alone has all of: what tells gpt-oss by its vocabulary, where `config.json` is not there.
 const HARMONY: [&str; 4] = ["<|start|>", "<|channel|>", "<|message|>", "<|return|>"];
 
@@ -40,6 +39,8 @@ pub struct Files {
     pub template: Option<String>,
     /// `config.json`, of which only `model_type` counts.
     pub model: Option<Vec<u8>>,
+    /// The model's profile, where one is published.
+    pub profile: Option<Profile>,
 }
 
 /// Why a model can't be loaded.
@@ -60,6 +61,22 @@ pub enum LoadFault {
     Config(String),
     /// `config.json` is not what it should be.
     Model(String),
+    /// A profile is refused, or says what the files don't bear out.
+    Profile {
+        /// Its file.
+        file: String,
+        /// Why.
+        what: String,
+    },
+    /// A pinned file has other bytes.
+    Pin {
+        /// Which.
+        path: PathBuf,
+        /// What its bytes hash to.
+        found: String,
+        /// What the profile pins.
+        wanted: String,
+    },
     /// `tokenizer_config.json` adds a token that `tokenizer.json` does not have.
     TokenAdded(String),
 }
@@ -72,6 +89,13 @@ impl fmt::Display for LoadFault {
             LoadFault::Template(fault) => fault.fmt(f),
             LoadFault::Config(what) => write!(f, "tokenizer_config.json: {what}"),
             LoadFault::Model(what) => write!(f, "config.json: {what}"),
+            LoadFault::Profile { file, what } => write!(f, "kvprofiles/{file}: {what}"),
+            LoadFault::Pin { path, found, wanted } => write!(
+                f,
+                "{} has SHA-256 {found}, the profile pins {wanted}; stage the pinned file, or publish a profile \
+                 of this one",
+                path.display()
+            ),
             LoadFault::TokenAdded(token) => write!(
                 f,
                 "tokenizer_config.json adds {token:?}, which tokenizer.json does not have; save both from \
@@ -108,18 +132,30 @@ pub fn folder(root: &Path, model: &str) -> PathBuf {
 impl Files {
     /// Reads a folder. Only `tokenizer.json` must be there.
     pub fn read(folder: &Path) -> Result<Files, LoadFault> {
-        let read = |name: &str| bytes(&folder.join(name));
-        let missing = || LoadFault::File {
-            path: folder.join("tokenizer.json"),
-            error: io::Error::from(io::ErrorKind::NotFound),
-        };
+        let read = |name: &str| bytes(&folder.join(name), LARGEST);
+        let missing = || LoadFault::missing(&folder.join("tokenizer.json"));
         let template = read("chat_template.jinja")?.map(String::from_utf8).transpose();
         Ok(Files {
             tokenizer: read("tokenizer.json")?.ok_or_else(missing)?,
             config: read("tokenizer_config.json")?,
             model: read("config.json")?,
             template: template.map_err(|_| LoadFault::Config("chat_template.jinja is not UTF-8".into()))?,
+            profile: None,
         })
+    }
+
+    /// Puts what a profile pins in the place of the folder's own.
+    pub fn pin(mut self, registry: &Path, profile: &Profile) -> Result<Files, LoadFault> {
+        if let Some(artifact) = profile.tokenizer() {
+            self.tokenizer = registry::pinned(registry, &artifact)?;
+        }
+        if let Some(artifact) = profile.template() {
+            let template = String::from_utf8(registry::pinned(registry, &artifact)?);
+            self.template =
+                Some(template.map_err(|_| LoadFault::profile(profile, "the template is not UTF-8"))?);
+        }
+        self.profile = Some(profile.clone());
+        Ok(self)
     }
 
     /// A model of these files. What they say of special tokens is added to `policy`, whose own word goes first.
@@ -131,7 +167,10 @@ impl Files {
             None => Value::Null,
         };
         let tokenizer = Tokenizer::load(&self.tokenizer, choice)?;
-        policy.chats_by_template &= !self.is_encoded(&tokenizer)?;
+        policy.chats_by_template &= !self.is_encoded(&tokenizer, policy.encoded)?;
+        if let Some(profile) = &self.profile {
+            profile.apply(&mut policy);
+        }
         if let Some(token) = added(&config).find(|token| tokenizer.id_of(token).is_none()) {
             return Err(LoadFault::TokenAdded(token.to_string()));
         }
@@ -141,7 +180,11 @@ impl Files {
                 policy.special_tokens.push((name.to_string(), token));
             }
         }
+        self.quirks(&tokenizer, &mut policy)?;
         let template = self.template.as_deref().or_else(|| template(&config));
+        let verified = template.and_then(Verified::of);
+        policy.tools &= verified.is_some_and(|own| own.tools);
+        policy.kwargs = verified.map_or(&[], |own| own.kwargs);
         let template = template.map(Template::compile).transpose()?;
         if let (Some(shape), true) =
             (policy.looped, template.as_ref().is_some_and(Template::loops_over_parts))
@@ -154,18 +197,46 @@ impl Files {
 
 impl Files {
     /// Whether engines encode this model's chats by code of their own.
-    fn is_encoded(&self, tokenizer: &Tokenizer) -> Result<bool, LoadFault> {
+    fn is_encoded(&self, tokenizer: &Tokenizer, encoded: &[&str]) -> Result<bool, LoadFault> {
+        if let Some(own) = self.profile.as_ref().and_then(Profile::model_type) {
+            return Ok(encoded.contains(&own));
+        }
         let Some(bytes) = &self.model else {
             return Ok(HARMONY.iter().all(|token| tokenizer.id_of(token).is_some()));
         };
         let model: Value =
             serde_json::from_slice(bytes).map_err(|fault| LoadFault::Model(fault.to_string()))?;
-        Ok(model["model_type"].as_str().is_some_and(|own| ENCODED.contains(&own)))
+        Ok(model["model_type"].as_str().is_some_and(|own| encoded.contains(&own)))
+    }
+
+    /// `completionsBos`: the token that the profile or `tokenizer_config.json` names as `bos_token`.
+    fn quirks(&self, tokenizer: &Tokenizer, policy: &mut Policy) -> Result<(), LoadFault> {
+        let (Some(profile), Some(engine)) = (&self.profile, policy.engine) else { return Ok(()) };
+        if !profile.completions_bos(engine) {
+            return Ok(());
+        }
+        let bos = policy.special_tokens.iter().find(|(name, _)| name == "bos_token");
+        let id = bos.and_then(|(_, token)| tokenizer.id_of(token));
+        let missing = "completionsBos, but neither renderPolicy.bosToken nor tokenizer_config.json names a token \
+                       that tokenizer.json has";
+        policy.completions_bos =
+            CompletionsBos::Always(id.ok_or_else(|| LoadFault::profile(profile, missing))?);
+        Ok(())
+    }
+}
+
+impl LoadFault {
+    fn missing(path: &Path) -> LoadFault {
+        LoadFault::File { path: path.into(), error: io::Error::from(io::ErrorKind::NotFound) }
+    }
+
+    fn profile(profile: &Profile, what: &str) -> LoadFault {
+        LoadFault::Profile { file: profile.id().into(), what: what.into() }
     }
 }
 
 /// A whole file, or `None` if there is none.
-fn bytes(path: &Path) -> Result<Option<Vec<u8>>, LoadFault> {
+fn bytes(path: &Path, largest: u64) -> Result<Option<Vec<u8>>, LoadFault> {
     let fault = |error| LoadFault::File { path: path.to_path_buf(), error };
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
@@ -173,9 +244,9 @@ fn bytes(path: &Path) -> Result<Option<Vec<u8>>, LoadFault> {
         Err(error) => return Err(fault(error)),
     };
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(fault)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(fault(io::Error::other("it is larger than 64 MiB")));
+    file.take(largest + 1).read_to_end(&mut bytes).map_err(fault)?;
+    if bytes.len() as u64 > largest {
+        return Err(fault(io::Error::other(format!("it is larger than {} MiB", largest >> 20))));
     }
     Ok(Some(bytes))
 }

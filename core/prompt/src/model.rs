@@ -6,7 +6,7 @@
 use crate::checkpoint::{Hashing, Key, Prefix, Scheme};
 use crate::decline::Decline;
 use crate::request::{
-    Api, Beside, CompletionsBos, Conversation, Given, Policy, beside, conversation, prompt,
+    Api, Beside, Clock, CompletionsBos, Conversation, Given, Policy, beside, conversation, prompt,
 };
 use crate::shared::{Checkpoints, Trust};
 use crate::template::{Date, RenderFault, Template};
@@ -15,7 +15,7 @@ use crate::turn::Raw;
 use minijinja::value::Value;
 use std::sync::Arc;
 use warmpath_core::block::BlockKey;
-use warmpath_core::engine::{Chain, Extras, Scratch};
+use warmpath_core::engine::{Chain, Extras, Scratch, ToolForm};
 use warmpath_parser::json::{self, Members};
 
 mod resume;
@@ -31,11 +31,24 @@ pub struct Model {
     id: u64,
     tokenizer: Tokenizer,
     template: Option<Template>,
-    policy: Policy,
+    policy: Arc<Policy>,
     /// Special tokens, as the template sees them.
     specials: Vec<(String, Value)>,
     /// That going on with a rendering gives the text of a whole one.
     going_on: Trust,
+}
+
+/// A request, as a model reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The body, which has passed `peek`.
+    pub body: &'a [u8],
+    /// Its members.
+    pub members: &'a Members,
+    /// The date in UTC.
+    pub today: Option<Date>,
+    /// What the engine makes of the definitions of tools.
+    pub tools: Option<ToolForm>,
 }
 
 /// What is to be tokenized.
@@ -85,6 +98,7 @@ impl Model {
     pub fn new(id: u64, tokenizer: Tokenizer, template: Option<Template>, policy: Policy) -> Model {
         let specials = policy.special_tokens.iter();
         let specials = specials.map(|(name, token)| (name.clone(), Value::from(token.as_str()))).collect();
+        let policy = Arc::new(policy);
         Model { id, tokenizer, template, policy, specials, going_on: Trust::default() }
     }
 
@@ -93,15 +107,18 @@ impl Model {
         &self.tokenizer
     }
 
-    /// From a body that has passed `peek` to what is to be tokenized.
+    /// From a body that has passed `peek` to what is to be tokenized. `today` is the date in UTC, which templates
+    /// get where the model's profile says that the engines print it; `tools` is what the engine makes of their
+    /// definitions, `None` where that is not verified.
     pub fn read(
         &self,
         api: Api,
         body: &[u8],
         members: &Members,
         today: Option<Date>,
+        tools: Option<ToolForm>,
     ) -> Result<Prompt, Decline> {
-        self.read_under(None, api, body, members, today)
+        self.read_under(None, api, Request { body, members, today, tools })
     }
 
     /// The same for a prompt that [`Model::plan`] gets with these checkpoints: the next turn of its conversation will
@@ -110,25 +127,22 @@ impl Model {
         &self,
         checkpoints: &Checkpoints,
         api: Api,
-        body: &[u8],
-        members: &Members,
-        today: Option<Date>,
+        request: Request<'_>,
     ) -> Result<Prompt, Decline> {
-        self.read_under(Some(checkpoints), api, body, members, today)
+        self.read_under(Some(checkpoints), api, request)
     }
 
     fn read_under(
         &self,
         checkpoints: Option<&Checkpoints>,
         api: Api,
-        body: &[u8],
-        members: &Members,
-        today: Option<Date>,
+        request: Request<'_>,
     ) -> Result<Prompt, Decline> {
-        let beside = beside(body, members)?;
+        let beside = beside(request.body, request.members)?;
         let input = match api {
-            Api::Chat => self.read_chat(checkpoints, body, members, today)?,
-            Api::Completions => match prompt(body, members)? {
+            Api::Chat => self.read_chat(checkpoints, request)?,
+            Api::Completions if !self.policy.completions => return Err(Decline::ProfileApi),
+            Api::Completions => match prompt(request.body, request.members)? {
                 Given::Tokens(ids) => Input::Tokens(ids),
                 Given::Text { text, specials } => {
                     Input::Text { text, around: self.around(specials)?, draft: None }
@@ -138,29 +152,26 @@ impl Model {
         Ok(Prompt { beside, input })
     }
 
-    fn read_chat(
-        &self,
-        checkpoints: Option<&Checkpoints>,
-        body: &[u8],
-        members: &Members,
-        today: Option<Date>,
-    ) -> Result<Input, Decline> {
-        let conversation = conversation(body, members, &self.policy)?;
+    fn read_chat(&self, checkpoints: Option<&Checkpoints>, request: Request<'_>) -> Result<Input, Decline> {
+        let conversation = conversation(request.body, request.members, &self.policy, request.tools)?;
         let messages = conversation.messages.clone();
         let template = self.template.as_ref().ok_or(Decline::NoTemplate)?;
-        let more = self.more(&conversation);
+        let (more, today) = (self.more(&conversation), self.today(request));
         let seen = self.seen(conversation);
         let (text, draft) = match checkpoints.filter(|_| self.going_on.holds()) {
             None => (template.render(seen, &more, today).map_err(decline_of)?, None),
             Some(checkpoints) => {
                 let (text, stop) = template.render_kept(seen, &more, today).map_err(decline_of)?;
                 let draft = stop.filter(|stop| stop.at >= WORTH);
-                let request = (body, members, today);
-                let draft = draft.and_then(|stop| self.draft(checkpoints, request, &messages, stop));
-                (text, draft)
+                (text, draft.and_then(|stop| self.draft(checkpoints, request, &messages, stop)))
             }
         };
         Ok(Input::Text { text, around: Around::default(), draft })
+    }
+
+    /// The date that the template may print.
+    fn today(&self, request: Request<'_>) -> Option<Date> {
+        request.today.filter(|_| self.policy.clock == Clock::UtcDate)
     }
 
     /// What the template sees under names of its own.
@@ -247,6 +258,18 @@ impl Model {
         self.piece(text, from, text.len(), &mut naming)?;
         naming.feed(&around.behind);
         Ok(())
+    }
+
+    /// The tokens of a prompt, for tools: a shard has [`Model::keys`].
+    pub fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>, Decline> {
+        let (text, around) = match &prompt.input {
+            Input::Text { text, around, .. } => (text, around),
+            Input::Tokens(ids) => return Ok(ids.clone()),
+        };
+        let mut ids = around.before.clone();
+        self.tokenizer.encode(text, &mut ids).map_err(|_| Decline::Encode)?;
+        ids.extend_from_slice(&around.behind);
+        Ok(ids)
     }
 
     /// Encodes the text behind a cut, from the cut's token on, whose id is known and dropped.

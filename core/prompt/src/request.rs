@@ -4,13 +4,17 @@
 
 mod chat;
 mod completion;
+mod tools;
+
+use crate::template::Kwarg;
 
 pub use chat::Conversation;
 pub(crate) use chat::{conversation, frame, message};
 pub(crate) use completion::{Given, prompt};
 
 use crate::decline::Decline;
-use warmpath_parser::json::{Kind, Member, Members, Value, text};
+use warmpath_core::engine::{Engine, Named};
+use warmpath_parser::json::{JsonLimits, Kind, Member, Members, Value, peek, text};
 
 /// Which of the two APIs a body is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +49,45 @@ pub enum CompletionsBos {
     Always(u32),
 }
 
+/// What a template that prints the date gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Nothing: which day it is where the engine runs is not known.
+    Unknown,
+    /// The date in UTC (`clockPolicy: utc-date`): the engines are said to run in that time zone.
+    UtcDate,
+}
+
 /// What a profile and an engine's version say about turning requests into tokens.
 #[derive(Clone, Debug)]
 pub struct Policy {
+    /// Whose quirks of a profile count; none: nobody's.
+    pub engine: Option<Engine>,
+    /// Types of models (`model_type`) whose chats the engine encodes by code of its own.
+    pub encoded: &'static [&'static str],
+    /// What the template may print of the time.
+    pub clock: Clock,
+    /// Whether the profile is for chats (`supportedApis`).
+    pub chats: bool,
+    /// Whether the profile is for completions.
+    pub completions: bool,
     /// How content gets to the template.
     pub content: ContentShape,
+    /// What stands between the text parts of a tool's result.
+    pub joiner: &'static str,
     /// How it does instead where the template loops over parts; none: the same way.
     pub looped: Option<ContentShape>,
-    /// Whether `tools`, as sent, are what the engine's template gets.
+    /// Whether tools, calls of them and their results are rendered: verified for the template, and not excluded
+    /// by the profile.
     pub tools: bool,
     /// Whether `chat_template_kwargs` get to the engine's template.
     pub template_kwargs: bool,
+    /// Those that were verified for the template; others are declined.
+    pub kwargs: &'static [Kwarg],
+    /// Whose `name` gets to the template.
+    pub names: Named,
+    /// What a system text must not begin with.
+    pub cut_header: Option<&'static str>,
     /// Whether the engine encodes chats by the template (false: `modelType` gpt_oss, mistral3).
     pub chats_by_template: bool,
     /// What a completion's prompt begins with.
@@ -68,10 +100,19 @@ impl Policy {
     /// vLLM's way with a plain template, nothing optional verified.
     pub fn plain() -> Policy {
         Policy {
+            engine: None,
+            encoded: &[],
+            clock: Clock::Unknown,
+            chats: true,
+            completions: true,
             content: ContentShape::Text { joiner: "\n" },
+            joiner: "\n",
             looped: None,
             tools: false,
             template_kwargs: false,
+            kwargs: &[],
+            names: Named::All,
+            cut_header: None,
             chats_by_template: true,
             completions_bos: CompletionsBos::File,
             special_tokens: Vec::new(),
@@ -86,6 +127,15 @@ pub struct Beside {
     pub salt: Option<String>,
     /// `extra_key` (SGLang).
     pub namespace: Option<String>,
+}
+
+/// The members of a body that nobody has looked into yet, or what is wrong with its JSON.
+pub fn members(body: &[u8]) -> Result<Members, String> {
+    let mut members = Members::new();
+    match peek(body, &mut members, JsonLimits::default()) {
+        Ok(_) => Ok(members),
+        Err(fault) => Err(fault.to_string()),
+    }
 }
 
 /// Reads [`Beside`], or declines what can't be told.

@@ -10,9 +10,11 @@ mod clock;
 mod json;
 mod python;
 mod resume;
+mod verified;
 
 pub use clock::Date;
 pub(crate) use resume::{Rendered, Resumable, Sparse, Stop};
+pub use verified::{Kwarg, VERIFIED, Verified};
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};

@@ -3,7 +3,7 @@
 //! and when it may go on is the template's, the store is in `shared`.
 
 use crate::checkpoint::{Fold, Key};
-use crate::template::{Date, Stop};
+use crate::template::Stop;
 use crate::tokenizer::Boundary;
 use warmpath_parser::json::{Member, Members, Value};
 
@@ -57,24 +57,24 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Begins with the model, the day and all that is no message.
-    pub(crate) fn new(
-        secret: u64,
-        model: u64,
-        today: Option<Date>,
-        body: &[u8],
-        members: &Members,
-        messages: Value,
-    ) -> Raw {
-        let mut fold = Fold::new(secret, model);
-        fold.fold(&today.map_or(i64::MIN, Date::number).to_le_bytes());
+    /// Begins with the model, before the messages.
+    pub(crate) fn new(secret: u64, model: u64, messages: Value) -> Raw {
+        Raw { fold: Fold::new(secret, model), at: messages.raw.start as usize }
+    }
+
+    /// Takes in what is not in the body.
+    pub(crate) fn beside(&mut self, bytes: &[u8]) {
+        self.fold.fold(bytes);
+    }
+
+    /// Takes in all members of the body that the text may depend on, but for the messages.
+    pub(crate) fn members(&mut self, body: &[u8], members: &Members) {
         for member in Member::ALL.iter().filter(|member| !UNSEEN.contains(member)) {
             if let Some(value) = members.get(*member) {
-                fold.fold(member.name().as_bytes());
-                fold.fold(value.raw.of(body));
+                self.fold.fold(member.name().as_bytes());
+                self.fold.fold(value.raw.of(body));
             }
         }
-        Raw { fold, at: messages.raw.start as usize }
     }
 
     /// Goes on to the end of a message.

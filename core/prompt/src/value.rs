@@ -38,9 +38,10 @@ impl<'de> Visitor<'de> for Reader {
         Ok(Value::from(value))
     }
 
-    /// From 2^63 on an integer, which Python would keep, comes as a float too.
+    /// From 2^63 on an integer, which Python would keep, comes as a float too, and so does -0, which is 0 there.
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        if value.abs() < 9.3e18 { Ok(Value::from(value)) } else { Err(E::custom(NUMBER)) }
+        let is_minus_zero = value == 0.0 && value.is_sign_negative();
+        if value.abs() < 9.3e18 && !is_minus_zero { Ok(Value::from(value)) } else { Err(E::custom(NUMBER)) }
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
@@ -91,6 +92,7 @@ mod tests {
     fn what_python_would_write_otherwise_is_refused() {
         assert_eq!(value(b"100000000000000000000").err(), Some(Decline::Number));
         assert_eq!(value(b"[1e20]").err(), Some(Decline::Number));
+        assert_eq!(value(b"-0").err(), Some(Decline::Number));
         assert_eq!(value(br#""\ud800""#).err(), Some(Decline::LoneSurrogate));
         assert_eq!(value(b"18446744073709551615").expect("u64").to_string(), "18446744073709551615");
     }

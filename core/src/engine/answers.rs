@@ -2,7 +2,7 @@
 //! such thing; must never hold an answer of an engine.
 
 use super::contract::{ContractFault, Recipe, Terms};
-use super::text::{Looped, TextTerms};
+use super::text::{Looped, Named, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
 
@@ -49,7 +49,15 @@ impl Answers {
         prefix_closed: false,
         takes_rank: false,
         // Text parts are joined before any template sees them, as in TensorRT-LLM.
-        text: TextTerms { joiner: "\n", looped: Looped::Joined },
+        text: TextTerms {
+            joiner: "\n",
+            looped: Looped::Joined,
+            encoded: &["gpt_oss", "mistral3"],
+            names: Named::Nobody,
+            cut_header: None,
+            template_kwargs: false,
+            tools: |_| None,
+        },
         family: |_| 0,
         check: |_| Ok(()),
         recipe: |_| Err(ContractFault::SeedUnset),

@@ -5,7 +5,7 @@ use super::answers::Answers;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::preimage::Preimage;
-use super::text::{Looped, TextTerms};
+use super::text::{Looped, Named, TextTerms, ToolForm};
 use super::{Algo, Version};
 use crate::block::{BlockKey, Digest};
 
@@ -23,7 +23,17 @@ pub(super) const ANSWERS: Answers = Answers {
     // The HTTP server reads `X-Data-Parallel-Rank` before the body's `routed_dp_rank` (0.5.23).
     takes_rank: true,
     // The template's own form is asked for; joined by blanks where it takes text (0.5).
-    text: TextTerms { joiner: " ", looped: Looped::Parts },
+    // Harmony for gpt-oss and the encoders of `chat_encoding.py` have no verified counterpart here (0.5.23).
+    text: TextTerms {
+        joiner: " ",
+        looped: Looped::Parts,
+        encoded: &["gpt_oss", "mistral3", "deepseek_v4", "deepseek_v41", "kimi_k3", "inkling"],
+        // The user's message has a model of its own, without a name.
+        names: Named::NotUsers,
+        cut_header: None,
+        template_kwargs: true,
+        tools,
+    },
     family,
     check,
     recipe: |terms| Ok(recipe(terms)),
@@ -47,6 +57,16 @@ pub const EVENT_NAMESPACE: &str = "sglang-kv-event-namespace-v1";
 
 /// What names a namespace of the storage tier, which no event carries.
 pub const STORAGE_NAMESPACE: &str = "sglang-cache-namespace-v1";
+
+/// What `Tool` and `Function` of the request's model make of a definition; the releases between were not run.
+fn tools(version: Option<Version>) -> Option<ToolForm> {
+    const STRICT: std::ops::RangeInclusive<Version> = Version::new(0, 5, 18)..=Version::new(0, 5, 19);
+    match version? {
+        version if STRICT.contains(&version) => Some(ToolForm::Strict),
+        version if version >= NAMESPACES => Some(ToolForm::AsSent),
+        _ => None,
+    }
+}
 
 fn family(version: Version) -> usize {
     usize::from(version >= NAMESPACES)

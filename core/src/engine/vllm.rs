@@ -8,7 +8,7 @@ use super::extras::{BlockExtra, Decline};
 use super::form::Form;
 use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
-use super::text::{Looped, TextTerms};
+use super::text::{Looped, Named, TextTerms, ToolForm};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
 
@@ -28,8 +28,20 @@ pub(super) const ANSWERS: Answers = Answers {
     prefix_closed: false,
     // The API server reads `X-data-parallel-rank` and refuses ranks it does not have with 400 (0.32, run).
     takes_rank: true,
-    // `--chat-template-content-format auto` (0.32).
-    text: TextTerms { joiner: "\n", looped: Looped::Wrapped },
+    // `--chat-template-content-format auto` (0.32). Harmony for gpt-oss, Mistral's own tokenizer for mistral3, and
+    // what `--tokenizer-mode auto` makes of the other architectures (0.23 to 0.33).
+    text: TextTerms {
+        joiner: "\n",
+        looped: Looped::Wrapped,
+        encoded: &[
+            "gpt_oss", "mistral3", "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k3", "inkling",
+        ],
+        names: Named::All,
+        // `_strip_claude_code_billing_header` (0.32, 0.33).
+        cut_header: Some("x-anthropic-billing-header"),
+        template_kwargs: true,
+        tools,
+    },
     family,
     check,
     recipe,
@@ -56,6 +68,14 @@ const MOST_LOOKAHEAD: u16 = 64;
 
 const ALL: &[Algo] = &[Algo::Sha256, Algo::Sha256Cbor, Algo::Xxhash, Algo::XxhashCbor, Algo::Tokens];
 const EARLY: &[Algo] = &[Algo::Sha256Cbor, Algo::XxhashCbor, Algo::Tokens];
+
+/// From here on `ChatCompletionToolsParam` was run, release by release up to 0.33.
+const TOOLS: Version = Version::new(0, 23, 0);
+
+/// The request's model fills in what a definition leaves out; all releases that were run do it alike.
+fn tools(version: Option<Version>) -> Option<ToolForm> {
+    version.is_none_or(|version| version >= TOOLS).then_some(ToolForm::Declared)
+}
 
 fn algorithms(version: Option<Version>) -> &'static [Algo] {
     match version {

@@ -32,6 +32,11 @@ impl Folder {
         std::fs::write(folder.join(file), bytes).unwrap();
     }
 
+    fn publish(&self, file: &str, yaml: &str) {
+        std::fs::create_dir_all(self.0.join("kvprofiles")).unwrap();
+        std::fs::write(self.0.join("kvprofiles").join(file), yaml).unwrap();
+    }
+
     fn remove(&self, model: &str) {
         std::fs::remove_dir_all(self.0.join("tokenizers").join(model)).unwrap();
     }
@@ -141,4 +146,40 @@ fn a_model_that_no_rule_names_is_loaded_when_asked_for_and_let_go_with_the_rule(
     following.look();
     assert_eq!(of(&following, Engine::Vllm), Some(Decline::NoTokenizer));
     assert!(following.now().reports().is_empty());
+}
+
+#[test]
+fn profiles_that_come_change_and_go_are_followed() {
+    let folder = Folder::new("profiles");
+    folder.write("org__a", "tokenizer.json", TINY);
+    let mut following = Following::of(&folder, &["org/a"]);
+    let profile = |following: &Following| following.now().reports()[0].profile.clone();
+    let model = |following: &Following| following.now().find("org/a", Engine::Vllm).cloned().ok();
+    let bare = model(&following).unwrap();
+    folder.publish("a.yaml", "profileId: first\nbaseModel: org/a\n");
+    following.look();
+    assert_eq!(profile(&following).as_deref(), Some("first"));
+    let first = model(&following).unwrap();
+    assert!(!Arc::ptr_eq(&first, &bare), "another profile, other tokens");
+    let states = following.published.borrow().len();
+    following.look();
+    assert_eq!(following.published.borrow().len(), states, "nothing changed");
+    folder.publish("a.yaml", "profileId: first\nbaseModel: org/a\nclock: utc-date\n");
+    following.look();
+    let report = following.now().reports()[0].clone();
+    assert!(
+        report.fault.as_ref().is_some_and(|why| why.contains("a.yaml") && why.contains("clock")),
+        "{report:?}"
+    );
+    assert!(Arc::ptr_eq(&model(&following).unwrap(), &first), "the older one goes on");
+    assert_eq!(following.now().refused[0].file, "a.yaml");
+    folder.publish("b.yaml", "profileId: {");
+    following.look();
+    assert_eq!(following.now().refused.len(), 2, "also what is about no known model");
+    for file in ["a.yaml", "b.yaml"] {
+        std::fs::remove_file(folder.0.join("kvprofiles").join(file)).unwrap();
+    }
+    following.look();
+    assert!(following.now().refused.is_empty());
+    assert_eq!((profile(&following), following.now().reports()[0].fault.clone()), (None, None));
 }

@@ -31,7 +31,11 @@ fn world(pool: Pool) -> World {
 }
 
 fn publish(world: &mut World, folder: &str) {
-    let files = Files { tokenizer: TINY.to_vec(), template: Some(CHATML.into()), ..Files::default() };
+    publish_with(world, folder, CHATML);
+}
+
+fn publish_with(world: &mut World, folder: &str, template: &str) {
+    let files = Files { tokenizer: TINY.to_vec(), template: Some(template.into()), ..Files::default() };
     let model = files.model(1, loader::policy(Engine::Vllm), Choice::Fast).unwrap();
     let mut models = Models::default();
     models.set_folder(folder, true);
@@ -120,6 +124,41 @@ fn what_has_no_keys_is_served_with_its_reason() {
     let many = json!({"model": "org/tiny", "prompt": ["a", "b"]});
     assert_eq!(world.ask(Asked::of(many)).status, 200);
     assert_eq!(world.misses().pop(), Some(Miss::Batch));
+    world.assert_settled();
+}
+
+/// The text is Qwen3's template on them, written out by hand; vLLM adds the description that the client left out.
+#[test]
+fn a_chat_with_tools_is_routed_where_its_template_is_verified() {
+    const QWEN3: &str = include_str!("../../../core/prompt/tests/templates/qwen3_later.jinja");
+    let mut world = World::new(Pool::of(3));
+    publish_with(&mut world, "org__tiny", QWEN3);
+    let body = json!({
+        "model": "org/tiny", "chat_template_kwargs": {"enable_thinking": false},
+        "tools": [{"type": "function", "function": {"name": "add", "parameters": {"b": 1.0, "a": {}}}}],
+        "messages": [
+            {"role": "user", "content": words(21, 40)},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"type": "function", "id": "c", "function": {"arguments": "{\"b\":2,\"a\":[\"x\"]}", "name": "add"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "3"},
+        ],
+    });
+    let text = format!(
+        "<|im_start|>system\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are \
+         provided with function signatures within <tools></tools> XML tags:\n<tools>\n{{\"type\": \"function\", \
+         \"function\": {{\"name\": \"add\", \"description\": null, \"parameters\": {{\"b\": 1.0, \"a\": {{}}}}}}}}\n\
+         </tools>\n\nFor each function call, return a json object with function name and arguments within \
+         <tool_call></tool_call> XML tags:\n<tool_call>\n{{\"name\": <function-name>, \"arguments\": \
+         <args-json-object>}}\n</tool_call><|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n\
+         <tool_call>\n{{\"name\": \"add\", \"arguments\": {{\"b\": 2, \"a\": [\"x\"]}}}}\n</tool_call><|im_end|>\n\
+         <|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        words(21, 40)
+    );
+    world.hold(2, 0, Tier::Gpu, &tokens(&text));
+    assert_eq!(world.ask(Asked::chat(body)).endpoint, Some(2));
+    let exact = world.receipts().pop().unwrap().exact.unwrap();
+    assert_eq!(exact.prompt_tokens as usize, tokens(&text).len());
+    assert_eq!(exact.predicted_tokens as usize, (tokens(&text).len() - 1) / 16 * 16, "all of it is held");
     world.assert_settled();
 }
 

@@ -1,7 +1,7 @@
 //! A next turn's way to its plan: find the last turn of the conversation that is known, render behind it, and look
 //! its tokens up. Owns these steps, and the watch over them; whatever fails here is left to the whole way.
 
-use super::{Around, Input, Model, Plan, WORTH, before_answer, is_in_text};
+use super::{Around, Input, Model, Plan, Request, WORTH, before_answer, is_in_text};
 use crate::checkpoint::{Hashing, Key, Scheme};
 use crate::request::{Api, frame, message};
 use crate::shared::Checkpoints;
@@ -11,7 +11,7 @@ use crate::turn::{Raw, Turn};
 use minijinja::value::Value;
 use warmpath_core::engine::Extras;
 use warmpath_parser::Span;
-use warmpath_parser::json::{self, Kind, Member, Members, elements};
+use warmpath_parser::json::{self, Kind, Member, elements};
 
 /// So many messages at the end may be the pivot of the turn that is looked for: an agent adds several a turn.
 const LOOKED: usize = 32;
@@ -54,13 +54,13 @@ impl Model {
     /// cheaper than those, so that it may be tried first.
     pub fn resume(
         &self,
-        request: (&[u8], &Members, Option<Date>),
+        request: Request<'_>,
         scheme: &Scheme,
         extras: &Extras<'_>,
         checkpoints: &Checkpoints,
         desk: &mut super::Desk,
     ) -> Option<Plan> {
-        let (body, members, today) = request;
+        let Request { body, members, .. } = request;
         let template = self.template.as_ref().filter(|_| self.going_on.holds())?;
         template.resumable()?;
         let messages = members.get(Member::Messages).filter(|messages| messages.kind == Kind::Array)?;
@@ -68,7 +68,7 @@ impl Model {
             return None;
         }
         let name = scheme.name(extras, &mut desk.scratch).ok()?;
-        let mut raw = Raw::new(checkpoints.secret(), self.id, today, body, members, messages);
+        let mut raw = self.raw(checkpoints, request, messages);
         desk.messages.clear();
         for message in elements(body, messages) {
             raw.message(body, message);
@@ -97,15 +97,15 @@ impl Model {
     /// The text from the turn's cut on.
     fn go_on(
         &self,
-        (body, members, today): (&[u8], &Members, Option<Date>),
+        request: Request<'_>,
         turn: &Turn,
         messages: &[(Raw, json::Value)],
     ) -> Option<(String, Option<Draft>)> {
-        let shape = self.policy.content;
+        let Request { body, members, tools, .. } = request;
         let mut rest = Vec::new();
         let mut role = String::new();
         for (_, raw) in messages.get(turn.index..)? {
-            let (own, cell) = message(body, *raw, shape).ok()?;
+            let (own, cell) = message(body, *raw, &self.policy).ok()?;
             if !Resumable::may_follow(&own) {
                 return None;
             }
@@ -116,19 +116,20 @@ impl Model {
         if role == "assistant" {
             return None;
         }
-        let conversation = frame(body, members, &self.policy).ok()?;
+        let conversation = frame(body, members, &self.policy, tools).ok()?;
         let more = self.more(&conversation);
         let [_, seen @ ..] = self.seen(conversation);
-        let first = messages.first()?.1.raw.of(body).to_vec();
-        let first = move || {
-            let raw = Span::new(0, first.len());
+        let (earlier, policy) = (earlier(body, turn.index, messages), self.policy.clone());
+        let earlier = move |at| {
+            let (_, bytes) = earlier.iter().find(|(own, _)| *own == at)?;
+            let raw = Span::new(0, bytes.len());
             let whole = json::Value { raw, key: Span::default(), kind: Kind::Object, index: 0 };
-            message(&first, whole, shape).ok().map(|(_, cell)| cell)
+            message(bytes, whole, &policy).ok().map(|(_, cell)| cell)
         };
         let last = rest.last().cloned()?;
-        let sparse = Sparse { first: Box::new(first), from: turn.index, rest };
+        let sparse = Sparse { earlier: Box::new(earlier), from: turn.index, rest };
         let template = self.template.as_ref()?;
-        let (tail, stop) = template.go_on(seen, &more, today, &turn.stop, sparse)?;
+        let (tail, stop) = template.go_on(seen, &more, self.today(request), &turn.stop, sparse)?;
         let text = [&turn.pending, tail.as_str()].concat();
         let draft = stop.and_then(|stop| {
             let stop = stop.behind(turn.pending.len());
@@ -143,17 +144,27 @@ impl Model {
     pub(super) fn draft(
         &self,
         checkpoints: &Checkpoints,
-        (body, members, today): (&[u8], &Members, Option<Date>),
+        request: Request<'_>,
         list: &Value,
         stop: Stop,
     ) -> Option<Draft> {
         let index = list.len()?.checked_sub(1)?;
         let last = list.get_item_by_index(index).ok()?;
         self.template.as_ref()?.resumable().filter(|template| template.is_pivot(index, &last))?;
-        let messages = members.get(Member::Messages)?;
-        let mut raw = Raw::new(checkpoints.secret(), self.id, today, body, members, messages);
-        elements(body, messages).for_each(|message| raw.message(body, message));
+        let messages = request.members.get(Member::Messages)?;
+        let mut raw = self.raw(checkpoints, request, messages);
+        elements(request.body, messages).for_each(|message| raw.message(request.body, message));
         Some(Draft { raw, index, stop })
+    }
+
+    /// The hash of a request, without its messages yet.
+    fn raw(&self, checkpoints: &Checkpoints, request: Request<'_>, messages: json::Value) -> Raw {
+        let form = request.tools.map_or(0, |form| form as u8 + 1);
+        let day = self.today(request).map_or(i64::MIN, Date::number);
+        let mut raw = Raw::new(checkpoints.secret(), self.id, messages);
+        raw.beside(&[&[form], &day.to_le_bytes()[..]].concat());
+        raw.members(request.body, request.members);
+        raw
     }
 
     /// Why every turn is rendered from the beginning; `None` while what is new is rendered alone.
@@ -170,14 +181,14 @@ impl Model {
     pub fn check_resumed(
         &self,
         plan: &Plan,
-        (body, members, today): (&[u8], &Members, Option<Date>),
+        request: Request<'_>,
         scheme: &Scheme,
         extras: &Extras<'_>,
         checkpoints: &Checkpoints,
     ) -> bool {
         let Some((cut, key)) = plan.begins else { return true };
         let agrees = || {
-            let whole = self.read(Api::Chat, body, members, today).ok()?;
+            let whole = self.read_under(None, Api::Chat, request).ok()?;
             let whole = whole.text()?;
             let name = scheme.name(extras, &mut Default::default()).ok()?;
             let mut hashing = Hashing::new(checkpoints.secret(), self.id, name, &[], whole);
@@ -193,6 +204,13 @@ impl Model {
     }
 }
 
+/// The bytes of the first message and of the one before the pivot, which templates look back at.
+fn earlier(body: &[u8], pivot: usize, messages: &[(Raw, json::Value)]) -> Vec<(usize, Vec<u8>)> {
+    let mut wanted = vec![0, pivot.saturating_sub(1)];
+    wanted.dedup();
+    wanted.into_iter().filter_map(|at| Some((at, messages.get(at)?.1.raw.of(body).to_vec()))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +220,7 @@ mod tests {
     use crate::tokenizer::Choice;
     use warmpath_core::block::BlockSize;
     use warmpath_core::engine::{Algo, Engine, Terms};
-    use warmpath_parser::json::{JsonLimits, peek};
+    use warmpath_parser::json::{JsonLimits, Members, peek};
 
     /// Asks for the plan of a chat, and has it checked against a body.
     struct World {
@@ -232,13 +250,12 @@ mod tests {
         fn plan(&self, body: &str) -> Plan {
             let (extras, mut desk, mut members) = (Extras::default(), Desk::default(), Members::new());
             peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-            let request = (body.as_bytes(), &members, None);
+            let request = Request { body: body.as_bytes(), members: &members, today: None, tools: None };
             let plan = self
                 .model
                 .resume(request, &self.scheme, &extras, &self.checkpoints, &mut desk)
                 .unwrap_or_else(|| {
-                    let prompt =
-                        self.model.read_for(&self.checkpoints, Api::Chat, body.as_bytes(), &members, None);
+                    let prompt = self.model.read_for(&self.checkpoints, Api::Chat, request);
                     let prompt = prompt.expect("a prompt");
                     self.model
                         .plan(prompt, &self.scheme, &extras, &self.checkpoints, &mut desk)
@@ -251,7 +268,7 @@ mod tests {
         fn check(&self, plan: &Plan, body: &str) -> bool {
             let mut members = Members::new();
             peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-            let request = (body.as_bytes(), &members, None);
+            let request = Request { body: body.as_bytes(), members: &members, today: None, tools: None };
             self.model.check_resumed(plan, request, &self.scheme, &Extras::default(), &self.checkpoints)
         }
     }

@@ -1,9 +1,10 @@
 //! The conversation of a chat. Owns which members of messages get to the template.
 
-use super::{ContentShape, Policy, expect, given, refuse, string};
+use super::{ContentShape, Policy, expect, given, refuse, string, tools};
 use crate::decline::Decline;
 use crate::value::value;
 use minijinja::value::Value as Cell;
+use warmpath_core::engine::{Named, ToolForm};
 use warmpath_parser::json::{Kind, Member, Members, Value, elements, entries, member};
 
 /// What a template gets.
@@ -16,24 +17,9 @@ pub struct Conversation {
     pub kwargs: Vec<(String, Cell)>,
 }
 
-/// Names that `chat_template_kwargs` must not take: the engine sets them itself.
-const RESERVED: [&str; 9] = [
-    "messages",
-    "conversation",
-    "tools",
-    "documents",
-    "add_generation_prompt",
-    "continue_final_message",
-    "chat_template",
-    "tokenize",
-    "reasoning_effort",
-];
-
 /// Members of a message beside role and content.
-const DECLINED: [(&str, Decline); 7] = [
-    ("tool_calls", Decline::ToolCalls),
+const DECLINED: [(&str, Decline); 5] = [
     ("function_call", Decline::ToolCalls),
-    ("tool_call_id", Decline::ToolResult),
     ("reasoning_content", Decline::Reasoning),
     ("reasoning", Decline::Reasoning),
     ("thinking", Decline::Reasoning),
@@ -41,13 +27,26 @@ const DECLINED: [(&str, Decline); 7] = [
 ];
 
 /// Reads a chat request.
-pub(crate) fn conversation(body: &[u8], members: &Members, policy: &Policy) -> Result<Conversation, Decline> {
-    let frame = frame(body, members, policy)?;
-    Ok(Conversation { messages: messages(body, members, policy.content)?, ..frame })
+pub(crate) fn conversation(
+    body: &[u8],
+    members: &Members,
+    policy: &Policy,
+    form: Option<ToolForm>,
+) -> Result<Conversation, Decline> {
+    let frame = frame(body, members, policy, form)?;
+    Ok(Conversation { messages: messages(body, members, policy)?, ..frame })
 }
 
 /// Reads all of a chat request but its messages, of which there are none then.
-pub(crate) fn frame(body: &[u8], members: &Members, policy: &Policy) -> Result<Conversation, Decline> {
+pub(crate) fn frame(
+    body: &[u8],
+    members: &Members,
+    policy: &Policy,
+    form: Option<ToolForm>,
+) -> Result<Conversation, Decline> {
+    if !policy.chats {
+        return Err(Decline::ProfileApi);
+    }
     if !policy.chats_by_template {
         return Err(Decline::ModelType);
     }
@@ -58,32 +57,9 @@ pub(crate) fn frame(body: &[u8], members: &Members, policy: &Policy) -> Result<C
     expect(members, Member::AddGenerationPrompt, Kind::True, Decline::GenerationPrompt)?;
     expect(members, Member::ContinueFinalMessage, Kind::False, Decline::ContinueFinal)?;
     expect(members, Member::AddSpecialTokens, Kind::False, Decline::AddSpecialTokens)?;
-    let tools = tools(body, members, policy)?;
+    let tools = tools::tools(body, members, policy.tools, form)?;
     let kwargs = kwargs(body, members, policy)?;
     Ok(Conversation { messages: Cell::from(()), tools, kwargs })
-}
-
-fn tools(body: &[u8], members: &Members, policy: &Policy) -> Result<Cell, Decline> {
-    let Some(tools) = given(members, Member::Tools) else {
-        let choice = given(members, Member::ToolChoice);
-        return choice
-            .map_or(Ok(()), |choice| choice_is(body, choice, &["none", "auto"]))
-            .map(|()| Cell::from(()));
-    };
-    if !policy.tools {
-        return Err(Decline::Tools);
-    }
-    if let Some(choice) = given(members, Member::ToolChoice) {
-        choice_is(body, choice, &["auto"])?;
-    }
-    if tools.kind == Kind::Array { value(tools.raw.of(body)) } else { Err(Decline::MemberType) }
-}
-
-fn choice_is(body: &[u8], choice: Value, words: &[&str]) -> Result<(), Decline> {
-    match string(body, choice) {
-        Ok(word) if words.contains(&word.as_str()) => Ok(()),
-        _ => Err(Decline::ToolChoice),
-    }
 }
 
 fn kwargs(body: &[u8], members: &Members, policy: &Policy) -> Result<Vec<(String, Cell)>, Decline> {
@@ -91,25 +67,24 @@ fn kwargs(body: &[u8], members: &Members, policy: &Policy) -> Result<Vec<(String
     if kwargs.kind != Kind::Object {
         return Err(Decline::MemberType);
     }
-    let mut read = Vec::new();
+    let mut read: Vec<(String, Cell)> = Vec::new();
     for entry in entries(body, kwargs) {
-        if !policy.template_kwargs || RESERVED.iter().any(|name| entry.is_named(body, name)) {
-            return Err(Decline::TemplateKwargs);
-        }
-        let Some(name) = value(entry.key.of(body))?.to_str() else { return Err(Decline::MemberType) };
+        let known = policy.kwargs.iter().find(|own| entry.is_named(body, own.name));
+        let known = known.filter(|own| policy.template_kwargs && own.takes(entry.kind));
+        let name = known.ok_or(Decline::TemplateKwargs)?.name;
         read.push((name.to_string(), value(entry.raw.of(body))?));
     }
     Ok(read)
 }
 
-fn messages(body: &[u8], members: &Members, shape: ContentShape) -> Result<Cell, Decline> {
+fn messages(body: &[u8], members: &Members, policy: &Policy) -> Result<Cell, Decline> {
     let messages = given(members, Member::Messages).ok_or(Decline::NoMessages)?;
     let mut list = Vec::new();
     let mut ends_on_assistant = false;
     for message in elements(body, messages) {
-        let read = Message::read(body, message)?;
+        let read = Message::read(body, message, policy.tools)?;
         ends_on_assistant = read.role == "assistant";
-        list.push(read.into_cell(body, shape)?);
+        list.push(read.into_cell(body, policy)?);
     }
     match list.is_empty() {
         true => Err(Decline::NoMessages),
@@ -119,60 +94,105 @@ fn messages(body: &[u8], members: &Members, shape: ContentShape) -> Result<Cell,
 }
 
 /// Reads one message: its role, and the message as the template sees it.
-pub(crate) fn message(body: &[u8], message: Value, shape: ContentShape) -> Result<(String, Cell), Decline> {
-    let read = Message::read(body, message)?;
+pub(crate) fn message(body: &[u8], message: Value, policy: &Policy) -> Result<(String, Cell), Decline> {
+    let read = Message::read(body, message, policy.tools)?;
     let role = read.role.clone();
-    Ok((role, read.into_cell(body, shape)?))
+    Ok((role, read.into_cell(body, policy)?))
 }
 
 struct Message {
     role: String,
-    content: Value,
-    name: Option<String>,
+    content: Option<Value>,
+    name: Option<Value>,
+    calls: Option<Value>,
+    call_id: Option<Value>,
 }
 
 impl Message {
-    fn read(body: &[u8], message: Value) -> Result<Message, Decline> {
-        let (mut role, mut content, mut name) = (None, None, None);
+    fn read(body: &[u8], message: Value, tools: bool) -> Result<Message, Decline> {
+        let mut read = Message { role: String::new(), content: None, name: None, calls: None, call_id: None };
+        let mut role = None;
         for entry in entries(body, message) {
             let declined = DECLINED.iter().find(|(word, _)| entry.is_named(body, word));
             if let Some((_, decline)) = declined.filter(|_| is_given(body, entry)) {
                 return Err(*decline);
             }
+            let given = Some(entry).filter(|entry| is_given(body, *entry));
             match () {
                 () if entry.is_named(body, "role") => role = Some(string(body, entry)),
-                () if entry.is_named(body, "content") => content = Some(entry),
-                () if entry.is_named(body, "name") => {
-                    name = Some(entry).filter(|name| name.kind != Kind::Null)
-                }
+                () if entry.is_named(body, "content") => read.content = Some(entry),
+                () if entry.is_named(body, "name") => read.name = given,
+                () if entry.is_named(body, "tool_calls") => read.calls = given,
+                () if entry.is_named(body, "tool_call_id") => read.call_id = given,
                 () => {}
             }
         }
-        let role = role.ok_or(Decline::MessageShape)?.map_err(|_| Decline::MessageShape)?;
-        if role == "tool" || role == "function" {
-            return Err(Decline::ToolResult);
-        }
-        let name = name.map(|name| string(body, name)).transpose()?;
-        Ok(Message { role, content: content.ok_or(Decline::MessageShape)?, name })
+        read.role = role.ok_or(Decline::MessageShape)?.map_err(|_| Decline::MessageShape)?;
+        read.check_tools(tools).map(|()| read)
     }
 
-    fn into_cell(self, body: &[u8], shape: ContentShape) -> Result<Cell, Decline> {
-        let content = match (self.content.kind, shape) {
-            (Kind::String { .. }, ContentShape::Parts { wrap: true }) => parts(string(body, self.content)?),
-            (Kind::String { .. }, _) => Cell::from(string(body, self.content)?),
-            (Kind::Array, ContentShape::Text { joiner }) => {
-                Cell::from(joined(&texts(body, self.content)?, joiner)?)
+    /// Calls are the assistant's, their results the tool's, and both only where they were verified.
+    fn check_tools(&self, verified: bool) -> Result<(), Decline> {
+        let result = self.role == "tool" || self.role == "function" || self.call_id.is_some();
+        match () {
+            () if self.calls.is_some() && !(verified && self.role == "assistant") => Err(Decline::ToolCalls),
+            () if result && !(verified && self.role == "tool") => Err(Decline::ToolResult),
+            () => Ok(()),
+        }
+    }
+
+    fn into_cell(self, body: &[u8], policy: &Policy) -> Result<Cell, Decline> {
+        let content = self.content(body, policy)?;
+        let calls = self.calls.map(|calls| tools::calls(body, calls)).transpose()?;
+        let call_id = self.call_id.map(|id| string(body, id)).transpose()?;
+        let named = match policy.names {
+            Named::All => true,
+            Named::NotUsers => self.role != "user",
+            Named::Nobody => false,
+        };
+        let name = self.name.filter(|_| named).map(|name| string(body, name)).transpose()?;
+        let members =
+            [("role", Some(Cell::from(self.role))), ("content", Some(content))].into_iter().chain([
+                ("tool_calls", calls),
+                ("tool_call_id", call_id.map(Cell::from)),
+                ("name", name.map(Cell::from)),
+            ]);
+        Ok(members.filter_map(|(name, cell)| Some((name, cell?))).collect())
+    }
+
+    fn content(&self, body: &[u8], policy: &Policy) -> Result<Cell, Decline> {
+        let content = match self.content.filter(|content| content.kind != Kind::Null) {
+            Some(content) => content,
+            // A call needs no words.
+            None if self.calls.is_some() => {
+                let list = policy.content == ContentShape::Parts { wrap: true };
+                return Ok(if list { Cell::from(Vec::<Cell>::new()) } else { Cell::from("") });
             }
-            (Kind::Array, ContentShape::Parts { .. }) => {
-                match <[String; 1]>::try_from(texts(body, self.content)?) {
-                    Ok([only]) => parts(only),
-                    Err(_) => return Err(Decline::ManyTextParts),
-                }
-            }
+            None => return Err(Decline::MessageShape),
+        };
+        // A tool's result is text in any case.
+        let shape = match policy.content {
+            ContentShape::Parts { .. } if self.role == "tool" => ContentShape::Text { joiner: policy.joiner },
+            shape => shape,
+        };
+        let texts = match content.kind {
+            Kind::String { .. } => vec![string(body, content)?],
+            Kind::Array => texts(body, content)?,
             _ => return Err(Decline::MessageShape),
         };
-        let name = self.name.map(|name| ("name", Cell::from(name)));
-        Ok([("role", Cell::from(self.role)), ("content", content)].into_iter().chain(name).collect())
+        let cut = |text: &String| policy.cut_header.is_some_and(|header| text.starts_with(header));
+        if self.role == "system" && texts.iter().any(cut) {
+            return Err(Decline::SystemHeader);
+        }
+        let is_list = content.kind == Kind::Array;
+        match (shape, <[String; 1]>::try_from(texts)) {
+            (ContentShape::Text { joiner }, Err(texts)) => joined(&texts, joiner).map(Cell::from),
+            (ContentShape::Text { .. }, Ok([only])) => Ok(Cell::from(only)),
+            (ContentShape::Parts { wrap }, Ok([only])) => {
+                Ok(if is_list || wrap { parts(only) } else { Cell::from(only) })
+            }
+            (ContentShape::Parts { .. }, Err(_)) => Err(Decline::ManyTextParts),
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use super::completion::{Given, prompt};
 use super::*;
 use crate::decline::Decline;
+use crate::value::value;
+use warmpath_core::engine::{Looped, ToolForm, Version};
 use warmpath_parser::json::{JsonLimits, peek};
 
 fn members(body: &str) -> Members {
@@ -12,13 +14,15 @@ fn members(body: &str) -> Members {
 }
 
 fn verified() -> Policy {
-    Policy { tools: true, template_kwargs: true, ..Policy::plain() }
+    const KWARGS: &[Kwarg] =
+        &[Kwarg { name: "enable_thinking", is_text: false }, Kwarg { name: "date_string", is_text: true }];
+    Policy { tools: true, template_kwargs: true, kwargs: KWARGS, ..Policy::plain() }
 }
 
 fn chat(body: &str, policy: &Policy) -> Result<String, Decline> {
     let members = members(body);
     beside(body.as_bytes(), &members)?;
-    conversation(body.as_bytes(), &members, policy).map(|read| {
+    conversation(body.as_bytes(), &members, policy, Some(ToolForm::Declared)).map(|read| {
         fn json(value: &impl serde::Serialize) -> String {
             serde_json::to_string(value).expect("JSON")
         }
@@ -61,15 +65,26 @@ fn a_template_that_loops_gets_parts() {
 #[test]
 fn tools_and_arguments_keep_their_order() {
     let body = r#"{"messages": [{"role": "user", "content": "a"}], "tool_choice": "auto",
-        "tools": [{"type": "function", "function": {"name": "f", "b": 1, "a": 0.5}}],
-        "chat_template_kwargs": {"z": false, "a": [1]}}"#;
-    let wanted = r#"[{"role":"user","content":"a"}] [{"type":"function","function":{"name":"f","b":1,"a":0.5}}] [["z",false],["a",[1]]]"#;
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"b": 1, "a": 0.5}, "description": "d"}}],
+        "chat_template_kwargs": {"enable_thinking": false, "date_string": "x"}}"#;
+    let wanted = r#"[{"role":"user","content":"a"}] [{"type":"function","function":{"name":"f","description":"d","parameters":{"b":1,"a":0.5}}}] [["enable_thinking",false],["date_string","x"]]"#;
     assert_eq!(chat(body, &verified()).as_deref(), Ok(wanted));
 }
 
 /// A chat with these members before its one message.
 fn with(members: &str) -> String {
     format!(r#"{{{members}, "messages": [{{"role": "user", "content": "a"}}]}}"#)
+}
+
+/// A chat with a tool of these members.
+fn tool(function: &str) -> String {
+    with(&format!(r#""tools": [{{"type": "function", "function": {{{function}}}}}]"#))
+}
+
+/// A chat with a call of this function.
+fn call(function: &str) -> String {
+    let call = format!(r#"{{"id": "1", "type": "function", "function": {function}}}"#);
+    message(&format!(r#"{{"role": "assistant", "content": null, "tool_calls": [{call}]}}"#))
 }
 
 /// A chat with this one message before a plain one.
@@ -94,14 +109,35 @@ fn what_can_t_be_proven_is_declined() {
         (with(r#""lora_path": "x""#), Decline::LoraPath),
         (with(r#""cache_salt": 1"#), Decline::MemberType),
         (with(r#""tools": {}"#), Decline::MemberType),
-        (with(r#""tools": [{"maximum": 100000000000000000000}]"#), Decline::Number),
+        (tool(r#""name": "f", "parameters": {"maximum": 100000000000000000000}"#), Decline::Number),
+        (tool(r#""name": "f", "parameters": []"#), Decline::ToolShape),
+        (tool(r#""name": "f", "strict": null"#), Decline::ToolShape),
+        (tool(r#""name": "f", "defer_loading": true"#), Decline::ToolShape),
+        (tool(r#""description": "d""#), Decline::ToolShape),
+        (with(r#""tools": [{}]"#), Decline::ToolShape),
+        (with(r#""tools": [{"type": "web_search", "function": {"name": "f"}}]"#), Decline::ToolShape),
+        (with(r#""tools": [{"function": {"name": "f"}, "x": 1}]"#), Decline::ToolShape),
         (with(r#""tools": [], "tool_choice": "required""#), Decline::ToolChoice),
         (with(r#""tool_choice": {"type": "function"}"#), Decline::ToolChoice),
         (with(r#""chat_template_kwargs": {"tools": []}"#), Decline::TemplateKwargs),
+        (with(r#""chat_template_kwargs": {"enable_thinking": 0}"#), Decline::TemplateKwargs),
+        (with(r#""chat_template_kwargs": {"enable_thinking": "no"}"#), Decline::TemplateKwargs),
+        (with(r#""chat_template_kwargs": {"date_string": null}"#), Decline::TemplateKwargs),
         (with(r#""chat_template_kwargs": []"#), Decline::MemberType),
         (message(r#"{"role": "assistant", "content": "", "tool_calls": [{}]}"#), Decline::ToolCalls),
         (message(r#"{"role": "assistant", "content": "", "function_call": {}}"#), Decline::ToolCalls),
-        (message(r#"{"role": "tool", "content": "x"}"#), Decline::ToolResult),
+        (message(r#"{"role": "function", "content": "x"}"#), Decline::ToolResult),
+        (message(r#"{"role": "tool", "content": null}"#), Decline::MessageShape),
+        (call(r#"{"name": "f", "arguments": ""}"#), Decline::ToolCalls),
+        (call(r#"{"name": "f", "arguments": "[]"}"#), Decline::ToolCalls),
+        (call(r#"{"name": "f", "arguments": "{"}"#), Decline::ToolCalls),
+        (call(r#"{"name": "f", "arguments": "{} x"}"#), Decline::ToolCalls),
+        (call(r#"{"name": "f", "arguments": {}}"#), Decline::ToolCalls),
+        (call(r#"{"name": "f"}"#), Decline::ToolCalls),
+        (call(r#"{"arguments": "{}"}"#), Decline::ToolCalls),
+        (call(r#"{"name": "f", "arguments": "{\"x\": -0}"}"#), Decline::Number),
+        (call(r#"{"name": "f", "arguments": "{\"x\": NaN}"}"#), Decline::ToolCalls),
+        (message(r#"{"role": "user", "content": "x", "tool_calls": [{}]}"#), Decline::ToolCalls),
         (message(r#"{"role": "user", "content": "x", "tool_call_id": "1"}"#), Decline::ToolResult),
         (message(r#"{"role": "assistant", "content": "x", "reasoning": "y"}"#), Decline::Reasoning),
         (message(r#"{"role": "system", "content": "x", "tools": [{}]}"#), Decline::Tools),
@@ -132,6 +168,18 @@ fn what_can_t_be_proven_is_declined() {
 fn what_is_not_verified_is_declined() {
     let plain = Policy::plain();
     assert_eq!(chat(&with(r#""tools": [{}]"#), &plain).err(), Some(Decline::Tools));
+    let called = call(r#"{"name": "f", "arguments": "{}"}"#);
+    assert_eq!(chat(&called, &plain).err(), Some(Decline::ToolCalls));
+    assert!(chat(&called, &verified()).is_ok());
+    let result = message(r#"{"role": "tool", "content": "x", "tool_call_id": "1"}"#);
+    assert_eq!(chat(&result, &plain).err(), Some(Decline::ToolResult));
+    let body = tool(r#""name": "f""#);
+    let unknown = conversation(body.as_bytes(), &members(&body), &verified(), None);
+    assert_eq!(unknown.err(), Some(Decline::ToolVersion));
+    let cut = Policy { cut_header: Some("x-header"), ..Policy::plain() };
+    let system = message(r#"{"role": "system", "content": "x-header: 1\nyou are"}"#);
+    assert_eq!(chat(&system, &cut).err(), Some(Decline::SystemHeader));
+    assert!(chat(&system, &Policy::plain()).is_ok());
     let kwargs = with(r#""chat_template_kwargs": {"a": 1}"#);
     assert_eq!(chat(&kwargs, &plain).err(), Some(Decline::TemplateKwargs));
     assert!(chat(&with(r#""chat_template_kwargs": {}"#), &plain).is_ok());
@@ -189,5 +237,63 @@ fn pairs_of_surrogates_are_characters() {
         (r"\u00e9\n", false),
     ] {
         assert_eq!(has_lone_surrogate(inner.as_bytes()), lone, "{inner}");
+    }
+}
+
+/// How an engine of this name hands over a conversation, where the template takes text or loops over parts.
+fn policy_of(engine: Engine, loops: bool) -> Policy {
+    let terms = engine.text_terms();
+    let looped = match terms.looped {
+        Looped::Joined => ContentShape::Text { joiner: terms.joiner },
+        Looped::Parts => ContentShape::Parts { wrap: false },
+        Looped::Wrapped => ContentShape::Parts { wrap: true },
+    };
+    let text = ContentShape::Text { joiner: terms.joiner };
+    let content = if loops { looped } else { text };
+    Policy { content, joiner: terms.joiner, names: terms.names, ..verified() }
+}
+
+/// What the engines' released code made of tools and messages: see `tests/oracle/engines.py`.
+#[test]
+fn tools_and_messages_get_to_templates_as_from_the_engines() {
+    fn json(cell: &minijinja::Value) -> String {
+        serde_json::to_string(cell).expect("JSON")
+    }
+    // Members that no verified template prints, and their order, are the engine's own.
+    fn bare(json: &str) -> serde_json::Value {
+        let text = json.replace(r#""index":0,"#, "").replace(r#""index":null,"#, "");
+        serde_json::from_str(&text).expect("JSON")
+    }
+    let mut rows = 0;
+    for line in include_str!("../../tests/golden/engines.jsonl").lines() {
+        let row = value(line.as_bytes()).expect("a row");
+        let of = |name: &str| row.get_attr(name).expect("a member");
+        let engine = Engine::from_name(of("engine").as_str().expect("a name")).expect("an engine");
+        for version in of("versions").try_iter().expect("versions") {
+            let form = engine.tool_form(Version::read(version.as_str().expect("a version")));
+            let given = json(&of("given"));
+            rows += 1;
+            if of("tools").is_undefined() {
+                let policy = policy_of(engine, of("format").as_str() == Some("openai"));
+                let body = format!(r#"{{"messages": {}}}"#, json(&of("messages")));
+                let read = conversation(body.as_bytes(), &members(&body), &policy, form);
+                let read = read.map(|read| json(&read.messages));
+                assert_eq!(read.as_deref().map(bare), Ok(bare(&given)), "{engine:?} {version}: {body}");
+            } else {
+                let body = with(&format!(r#""tools": {}"#, json(&of("tools"))));
+                let read = conversation(body.as_bytes(), &members(&body), &policy_of(engine, false), form);
+                assert_eq!(read.map(|read| json(&read.tools)), Ok(given), "{engine:?} {version}: {body}");
+            }
+        }
+    }
+    assert!(rows > 150, "{rows}");
+    for (engine, version) in
+        [(Engine::Sglang, None), (Engine::Sglang, Some("0.5.21")), (Engine::Trtllm, None)]
+    {
+        assert_eq!(
+            engine.tool_form(version.and_then(Version::read)),
+            None,
+            "{engine:?} {version:?} was not run"
+        );
     }
 }

@@ -31,6 +31,25 @@ impl Date {
         Date { days: seconds.div_euclid(86_400) }
     }
 
+    /// Reads `2026-12-31`; `None` for what is no day of the calendar.
+    pub fn read(text: &str) -> Option<Date> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let [year, month, day] = parts.as_slice() else { return None };
+        let sized = (year.len(), month.len(), day.len()) == (4, 2, 2);
+        let number =
+            |part: &str| part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse::<i64>().ok())?;
+        let (year, month, day) = (number(year)?, number(month)?, number(day)?);
+        // Months count from March, so that a leap day is the last of its year.
+        let (march_year, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let days = 365 * march_year + march_year.div_euclid(4) - march_year.div_euclid(100)
+            + march_year.div_euclid(400)
+            + (153 * from_march + 2) / 5
+            + day
+            - 719_469;
+        let date = Date { days };
+        (sized && date.civil() == (year, usize::try_from(month).ok()?, day)).then_some(date)
+    }
+
     pub(super) const fn of_days(days: i64) -> Date {
         Date { days }
     }
@@ -126,6 +145,27 @@ mod tests {
         assert_ne!(Date::of_unix(midnight - 1), Date::of_unix(midnight));
         assert_eq!(Date::of_unix(midnight), Date::of_unix(midnight + 86_399));
         assert_eq!(Date::of_unix(-1).format("%d %b %Y").as_deref(), Ok("31 Dec 1969"));
+    }
+
+    #[test]
+    fn days_are_read() {
+        for text in ["1970-01-01", "2000-02-29", "2026-12-31", "2100-03-01", "0001-01-01", "9999-12-31"] {
+            let date = Date::read(text);
+            assert_eq!(date.map(|date| date.format("%F")), Some(Ok(text.to_string())));
+        }
+        assert_eq!(Date::read("2026-12-31"), Some(Date::of_unix(1_798_761_599)));
+        for text in [
+            "",
+            "2026-2-3",
+            "2100-02-29",
+            "2026-13-01",
+            "2026-00-10",
+            "2026-01-00",
+            "+026-01-01",
+            "2026-01-01-",
+        ] {
+            assert_eq!(Date::read(text), None, "{text}");
+        }
     }
 
     #[test]

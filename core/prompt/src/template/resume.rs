@@ -185,11 +185,11 @@ pub(super) fn keep(state: &State<'_, '_>, number: usize, values: Rest<Value>) ->
 /// Its name.
 pub(super) const KEEP: &str = "warmpath_keep";
 
-/// The messages as the resumed form sees them: the first, read when it is asked for, and those from the pivot on.
-/// Whoever asks for another fails, and all is rendered anew.
+/// The messages as the resumed form sees them: those from the pivot on, the one before it, and the first, both read
+/// when they are asked for. Whoever asks for another fails, and all is rendered anew.
 pub(crate) struct Sparse {
-    /// Makes the first.
-    pub(crate) first: Box<dyn Fn() -> Option<Value> + Send + Sync>,
+    /// Reads the first or the one before the pivot.
+    pub(crate) earlier: Box<dyn Fn(usize) -> Option<Value> + Send + Sync>,
     /// The pivot's index.
     pub(crate) from: usize,
     /// The messages from there on.
@@ -211,10 +211,9 @@ impl Object for Sparse {
         let at = key.as_usize()?;
         match at.checked_sub(self.from) {
             Some(behind) => self.rest.get(behind).cloned(),
-            None if at == 0 => (self.first)(),
-            None => {
-                Some(Value::from(Error::new(ErrorKind::InvalidOperation, "a message that is not read again")))
-            }
+            None => Some((self.earlier)(at).unwrap_or_else(|| {
+                Value::from(Error::new(ErrorKind::InvalidOperation, "a message that is not read again"))
+            })),
         }
     }
 

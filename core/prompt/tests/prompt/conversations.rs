@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 use warmpath_core::block::BlockSize;
-use warmpath_core::engine::{Algo, Engine, Extras, Terms};
+use warmpath_core::engine::{Algo, Engine, Extras, Terms, ToolForm};
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Checkpoints, Date, Desk, Model, Policy, Scheme};
+use warmpath_prompt::{Api, Checkpoints, Clock, Date, Desk, Model, Policy, Request, Scheme};
 
 /// How many requests went on with an earlier turn, and how many were rendered whole.
 pub struct Went {
@@ -82,17 +82,17 @@ impl Asked<'_> {
         let mut desk = Desk::default();
         let extras = Extras::default();
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-        let request = (body.as_bytes(), &members, Some(today));
+        let tools = Some(ToolForm::Declared);
+        let request = Request { body: body.as_bytes(), members: &members, today: Some(today), tools };
         let resumed = self.model.resume(request, &self.scheme, &extras, &self.checkpoints, &mut desk);
-        let whole = self.model.read(Api::Chat, body.as_bytes(), &members, Some(today));
+        let whole = self.model.read(Api::Chat, body.as_bytes(), &members, Some(today), tools);
         let Ok(whole) = whole else {
             assert!(resumed.is_none(), "went on where the whole is declined: {body}");
             return None;
         };
         let text = whole.text().expect("a text").to_string();
         let is_resumed = resumed.is_some();
-        let read =
-            || self.model.read_for(&self.checkpoints, Api::Chat, body.as_bytes(), &members, Some(today));
+        let read = || self.model.read_for(&self.checkpoints, Api::Chat, request);
         let plan = resumed.unwrap_or_else(|| {
             let prompt = read().expect("what was read");
             assert_eq!(prompt.text(), Some(&*text), "the text that is kept of {body}");
@@ -114,7 +114,7 @@ impl Asked<'_> {
 
 /// Runs requests of conversations with a model.
 pub fn run(files: &Files, seed: u64, requests: usize) -> Went {
-    let policy = Policy { tools: true, template_kwargs: true, ..Policy::plain() };
+    let policy = Policy { tools: true, template_kwargs: true, clock: Clock::UtcDate, ..Policy::plain() };
     let model = files.model(1, policy, Choice::Fast).expect("a model");
     let contract = Engine::Vllm.contract(&Terms::plain(Algo::Tokens, BlockSize::new(16).expect("a size")));
     let scheme = Scheme::new(contract.expect("a contract"));

@@ -4,6 +4,7 @@
 
 use crate::jinja;
 use sha2::{Digest, Sha256};
+use warmpath_prompt::template::{VERIFIED, Verified};
 
 /// What renders in Python and is refused here. Declined, such a request goes on by the next tier.
 const REFUSED: &[&str] = &[
@@ -22,6 +23,19 @@ const REFUSED: &[&str] = &[
     "{{ words | groupby(0) }}",
     "{{ list | batch(2) | list }}",
     "{{ nothing | length }}",
+];
+
+/// Templates over conversations with tools.
+const TOOLS: [(&str, &str); 3] = [
+    (include_str!("../templates/qwen3_later.jinja"), include_str!("../golden/qwen3_later.tools.jsonl")),
+    (
+        include_str!("../templates/tool_deepseekv31.jinja"),
+        include_str!("../golden/tool_deepseekv31.tools.jsonl"),
+    ),
+    (
+        include_str!("../templates/tool_llama3_1_json.jinja"),
+        include_str!("../golden/tool_llama3_1_json.tools.jsonl"),
+    ),
 ];
 
 /// What renders here and fails in Python, and the engine with it.
@@ -65,5 +79,25 @@ fn conversations_have_jinja2_s_text() {
         assert_eq!(rows.next().expect("a first row")["template_sha256"].as_str(), Some(hash.as_str()));
         let wrong = jinja::differences(source, rows);
         assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn tools_have_jinja2_s_text() {
+    for (source, golden) in TOOLS {
+        let verified = Verified::of(source).expect("a verified template");
+        assert!(verified.tools, "{}", verified.name);
+        let wrong = jinja::differences(source, jinja::rows(golden));
+        assert!(wrong.is_empty(), "{}: {}:\n{}", verified.name, wrong.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn each_verified_template_is_here_to_the_byte() {
+    for verified in VERIFIED {
+        let path = format!("{}/tests/templates/{}.jinja", env!("CARGO_MANIFEST_DIR"), verified.name);
+        let source = std::fs::read_to_string(&path).expect("a template of the list");
+        assert_eq!(Verified::of(&source), Some(verified), "{path}");
+        assert_eq!(Verified::of(&format!("{source} ")), None, "one blank more is another template");
     }
 }

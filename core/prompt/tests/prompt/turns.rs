@@ -7,7 +7,7 @@ use warmpath_core::engine::{Algo, Contract, Engine, Extras, Lora, Scratch, Seed,
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Checkpoints, CompletionsBos, Decline, Desk, Model, Policy, Scheme};
+use warmpath_prompt::{Api, Checkpoints, CompletionsBos, Decline, Desk, Model, Policy, Request, Scheme};
 
 const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}\
                       {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -51,13 +51,13 @@ impl Gateway<'_> {
     fn keys(&mut self, api: Api, body: &str, scheme: &Scheme, extras: &Extras<'_>) -> Result<usize, Decline> {
         let mut members = Members::new();
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-        let request = (body.as_bytes(), &members, None);
+        let request = Request { body: body.as_bytes(), members: &members, today: None, tools: None };
         let chat = || api == Api::Chat;
         let resume = || self.model.resume(request, scheme, extras, self.checkpoints, &mut self.desk);
         let plan = match chat().then(resume).flatten() {
             Some(plan) => plan,
             None => {
-                let prompt = self.model.read_for(self.checkpoints, api, body.as_bytes(), &members, None)?;
+                let prompt = self.model.read_for(self.checkpoints, api, request)?;
                 self.model.plan(prompt, scheme, extras, self.checkpoints, &mut self.desk)?
             }
         };
@@ -271,7 +271,7 @@ fn a_plan_may_be_finished_on_another_thread() {
     let body = body(&vec![("user", "blocks of the cache ".repeat(500))]);
     let mut members = Members::new();
     peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-    let prompt = model.read(Api::Chat, body.as_bytes(), &members, None).expect("a prompt");
+    let prompt = model.read(Api::Chat, body.as_bytes(), &members, None, None).expect("a prompt");
     let plan =
         model.plan(prompt, &scheme, &Extras::default(), &checkpoints, &mut Desk::default()).expect("a plan");
     let keys = std::thread::scope(|scope| {

@@ -14,6 +14,7 @@ use fetch::{Package, python};
 use proptest::prelude::*;
 use std::path::Path;
 use warmpath_prompt::load::Files;
+use warmpath_prompt::template::{Kwarg, Template, VERIFIED, Verified};
 use warmpath_prompt::tokenizer::Choice;
 use warmpath_prompt::{Policy, Tokenizer};
 
@@ -61,6 +62,30 @@ fn vendors_templates_render_as_jinja2_does() {
         let wrong = jinja::differences(template, jinja::rows(&rows));
         assert!(wrong.is_empty(), "{}: {} differ, first\n{}", package.name, wrong.len(), wrong[0]);
         println!("{}: {CHATS} conversations render alike", package.name);
+    }
+}
+
+/// What `VERIFIED` promises: tools as each engine gives them, calls, results and keyword arguments.
+#[test]
+#[ignore = "fetches packages"]
+fn verified_templates_render_tools_as_jinja2_does() {
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => return println!("not_run: {why}"),
+    };
+    for verified in VERIFIED {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/templates").join(verified.name);
+        let source = std::fs::read_to_string(path.with_extension("jinja")).expect("a template of the list");
+        assert_eq!(Verified::of(&source), Some(verified), "{} has other bytes", verified.name);
+        let template = Template::compile(&source).expect("a template");
+        let parts = if template.loops_over_parts() { "parts" } else { "text" };
+        let kwarg = |own: &Kwarg| format!("{}{}", own.name, if own.is_text { ":text" } else { "" });
+        let kwargs: Vec<String> = verified.kwargs.iter().map(kwarg).collect();
+        let rows =
+            python.oracle(&["tools", CHATS, parts, &kwargs.join(",")], &source).expect("the oracle runs");
+        let wrong = jinja::differences(&source, jinja::rows(&rows));
+        assert!(wrong.is_empty(), "{}: {} differ, first\n{}", verified.name, wrong.len(), wrong[0]);
+        println!("{}: {CHATS} conversations with tools render alike", verified.name);
     }
 }
 

@@ -85,8 +85,8 @@ pub fn property(tokenizer: &Tokenizer, text: &str, token: &str) -> Result<(), St
     let whole = ids(tokenizer, text)?;
     let mut found = false;
     for cut in tokenizer.boundaries().find(text) {
-        // Another token may end with it, which is then the one that is found.
-        found |= text[..cut.end].ends_with(token);
+        // What stands before it may make it the end of a longer token.
+        found |= text[cut.start..cut.end].ends_with(token);
         let mut parts = ids(tokenizer, &text[..cut.end])?;
         let tail = ids(tokenizer, &text[cut.start..])?;
         if tail.first() != Some(&cut.id) {

@@ -2,7 +2,7 @@
 //! the proof should leave nothing for it to find.
 
 use super::{Resumable, Sparse};
-use crate::template::NAME;
+use crate::template::{NAME, TODAY};
 use minijinja::value::Value;
 use minijinja::{Environment, context};
 
@@ -54,6 +54,7 @@ pub(super) fn run(resumable: &Resumable, env: &Environment<'static>) -> Result<(
             ("bos_token", Value::from("<s>")),
             ("eos_token", Value::from("</s>")),
             ("enable_thinking", Value::from(round % 2 == 1)),
+            (TODAY, Value::from(20_000)),
         ]
         .map(|(name, value)| (Value::from(name), value))
         .into();
@@ -97,8 +98,10 @@ fn conversation(
             if !rest.iter().all(follows) {
                 continue;
             }
-            let first = messages[0].clone();
-            let sparse = Sparse { first: Box::new(move || Some(first.clone())), from: k, rest: rest.clone() };
+            let known = [0, k.saturating_sub(1)].map(|at| (at, messages[at].clone()));
+            let earlier =
+                move |at| known.iter().find(|(own, _)| *own == at).map(|(_, message)| message.clone());
+            let sparse = Sparse { earlier: Box::new(earlier), from: k, rest: rest.clone() };
             let sparse = Value::from_object(sparse);
             // A failure is no difference: then all is rendered anew.
             let Ok(Some((tail, _))) = resumable.go_on(env, frame.iter().cloned(), &stop, sparse, rest) else {
