@@ -23,15 +23,19 @@ const KEPT_MAX: usize = 1 << 17;
 /// Bytes of a text that both tokenizers encode.
 const SAMPLE_MAX: usize = 16 * 1024;
 
-/// Nanoseconds that a byte of a body takes, as measured by `core/prompt/benches/turns.rs` with Qwen3's tokenizer
-/// and template: members, template and the lookup of cuts; a list of token ids with its hashes; a byte of text
-/// through the fast tokenizer and the hashes; the same through the reference.
+/// Estimates in nanoseconds, rounded medians of `core/prompt/benches/turns.rs` with Qwen3's tokenizer and template
+/// on a busy machine (`perf/results/2026-12-01-text.md`), so rather too high than too low.
+///
+/// A chat that goes on with an earlier turn: rendering what is new, and per ten bytes of the body its walk and hash.
 const RESUME_BEGIN: u64 = 20_000;
-const RESUME_TENTHS: u64 = 5;
-const RENDER: u64 = 5;
+const RESUME_TENTHS: u64 = 6;
+/// A byte of a body that is rendered whole: members, template and the lookup of cuts.
+const RENDER: u64 = 6;
+/// A byte of a list of token ids, with its hashes. By the benchmark of lists of ids, which this one leaves out.
 const IDS: u64 = 3;
-const ENCODE_FAST: u64 = 5;
-const ENCODE_REFERENCE: u64 = 400;
+/// A byte of text through the fast tokenizer, with its hashes; the same through the reference.
+const ENCODE_FAST: u64 = 6;
+const ENCODE_REFERENCE: u64 = 600;
 
 /// The keys of one prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
