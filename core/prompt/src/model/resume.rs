@@ -171,7 +171,9 @@ impl Model {
     pub fn renders_anew(&self) -> Option<String> {
         match &self.template {
             None => Some("it has no chat template".into()),
-            Some(_) if !self.going_on.holds() => Some("it differed on a request".into()),
+            Some(_) if !self.going_on.holds() => Some(
+                "going on with an earlier turn differed on a request; not used again before a restart".into(),
+            ),
             Some(template) => template.not_resumable().map(str::to_string),
         }
     }
