@@ -62,6 +62,8 @@ pub struct ModelReport {
     pub no_safe: Option<String>,
     /// Why the fast tokenizer is not used.
     pub fast_refused: Option<String>,
+    /// Why every turn of a chat is rendered whole, and not from its last question on.
+    pub renders_whole: Option<String>,
     /// It was used, and differed from the reference on a request (`tokenizer_divergence`).
     pub diverged: bool,
 }
@@ -79,6 +81,7 @@ impl ModelReport {
             safe_tokens: 0,
             no_safe: None,
             fast_refused: None,
+            renders_whole: None,
             diverged: false,
         }
     }

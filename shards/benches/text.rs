@@ -120,8 +120,11 @@ impl Bench {
     fn request(&mut self, body: &str) -> u64 {
         let begun = Instant::now();
         peek(body.as_bytes(), &mut self.members, JsonLimits::default()).expect("JSON");
-        let left = self.reader.begin(body.as_bytes(), &self.members, &self.terms, &self.checkpoints);
-        let left = left.expect("a prompt").expect("text");
+        let (reader, body) = (&mut self.reader, body.as_bytes());
+        let left = reader.resume(body, &self.members, &self.terms, &self.checkpoints).unwrap_or_else(|| {
+            let left = reader.begin(body, &self.members, &self.terms, &self.checkpoints);
+            left.expect("a prompt").expect("text")
+        });
         self.reader.finish(&left, &self.terms, &self.checkpoints).expect("keys");
         let prompt = Prompt {
             keys: &self.reader.keys.keys,

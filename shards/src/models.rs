@@ -124,6 +124,7 @@ impl Entry {
             safe_tokens: safe,
             no_safe: if safe > 0 { None } else { boundaries.tokens().find_map(why) },
             fast_refused: model.tokenizer().refusal().map(ToString::to_string),
+            renders_whole: model.renders_anew().map(|why| format!("every turn is rendered whole: {why}")),
             diverged: model.tokenizer().refusal() == Some(&warmpath_prompt::tokenizer::Refusal::Diverged),
             ..report
         }

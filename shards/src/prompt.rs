@@ -8,8 +8,8 @@ use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::{self, Contract, Extras, Lora, Scratch};
 use warmpath_core::shared::Adapter;
-use warmpath_parser::json::{self, Kind, Member, Members};
-use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Scheme, beside};
+use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
+use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Request, Scheme, beside};
 
 /// The longest prompt of token ids that is hashed. A longer one is told to be too long, never cut.
 pub const TOKENS_MAX: usize = 1 << 20;
@@ -23,13 +23,19 @@ const KEPT_MAX: usize = 1 << 17;
 /// Bytes of a text that both tokenizers encode.
 const SAMPLE_MAX: usize = 16 * 1024;
 
-/// Nanoseconds that a byte of a body takes, as measured by `core/prompt/benches/turns.rs` with Qwen3's tokenizer
-/// and template: members, template and the lookup of cuts; a list of token ids with its hashes; a byte of text
-/// through the fast tokenizer and the hashes; the same through the reference.
-const RENDER: u64 = 5;
+/// Estimates in nanoseconds, rounded medians of `core/prompt/benches/turns.rs` with Qwen3's tokenizer and template
+/// on a busy machine (`perf/results/2026-12-01-text.md`), so rather too high than too low.
+///
+/// A chat that goes on with an earlier turn: rendering what is new, and per ten bytes of the body its walk and hash.
+const RESUME_BEGIN: u64 = 20_000;
+const RESUME_TENTHS: u64 = 6;
+/// A byte of a body that is rendered whole: members, template and the lookup of cuts.
+const RENDER: u64 = 6;
+/// A byte of a list of token ids, with its hashes. By the benchmark of lists of ids, which this one leaves out.
 const IDS: u64 = 3;
-const ENCODE_FAST: u64 = 5;
-const ENCODE_REFERENCE: u64 = 400;
+/// A byte of text through the fast tokenizer, with its hashes; the same through the reference.
+const ENCODE_FAST: u64 = 6;
+const ENCODE_REFERENCE: u64 = 600;
 
 /// The keys of one prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,6 +110,13 @@ impl Terms {
         body.len() as u64 * if ids { IDS } else { RENDER }
     }
 
+    /// Nanoseconds until it is known whether a chat of so many bytes goes on with an earlier turn, and what is new is
+    /// rendered; `None` for what is no chat of text.
+    pub fn cost_of_resuming(&self, body: &[u8]) -> Option<u64> {
+        let is_chat = self.api == Api::Chat && self.model.is_ok();
+        is_chat.then_some(RESUME_BEGIN + body.len() as u64 * RESUME_TENTHS / 10)
+    }
+
     /// Nanoseconds that a text has left to take.
     pub fn cost_of_rest(&self, left: &Left) -> u64 {
         let is_fast = self.model.as_ref().is_ok_and(|model| model.tokenizer().refusal().is_none());
@@ -112,6 +125,10 @@ impl Terms {
 }
 
 impl Terms {
+    fn request<'a>(&self, body: &'a [u8], members: &'a Members) -> Request<'a> {
+        Request { body, members, today: self.today, tools: self.scheme.tools() }
+    }
+
     /// What names blocks beside their tokens. An adapter in a namespace has a name that nobody outside the engine
     /// knows, made of both.
     fn extras<'a>(&'a self, beside: &'a Beside) -> Result<Extras<'a>, Decline> {
@@ -125,7 +142,12 @@ impl Terms {
 }
 
 impl Left {
-    /// The whole text.
+    /// Whether it goes on with an earlier turn.
+    pub fn is_resumed(&self) -> bool {
+        self.plan.is_resumed()
+    }
+
+    /// The text, or what is new of it.
     pub fn text(&self) -> &str {
         self.plan.text().unwrap_or_default()
     }
@@ -150,12 +172,33 @@ impl PromptReader {
         }
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            let prompt = model.read(terms.api, body, members, terms.today, terms.scheme.tools())?;
+            let prompt = model.read_for(checkpoints, terms.api, terms.request(body, members))?;
             let beside = prompt.beside.clone();
             let extras = terms.extras(&beside)?;
             let plan = model.plan(prompt, &terms.scheme, &extras, checkpoints, &mut reader.desk)?;
             Ok(Some(Left { plan, beside }))
         })
+    }
+
+    /// Goes on with an earlier turn of a chat, if one is known: what is left is then what is new. Else it is
+    /// [`PromptReader::begin`]'s to begin at the beginning.
+    pub fn resume(
+        &mut self,
+        body: &[u8],
+        members: &Members,
+        terms: &Terms,
+        checkpoints: &Checkpoints,
+    ) -> Option<Left> {
+        let model = terms.model.as_ref().ok().filter(|_| terms.api == Api::Chat)?;
+        let request = terms.request(body, members);
+        let resumed = self.unpanicked(|reader| {
+            let beside = beside(body, members)?;
+            let extras = terms.extras(&beside)?;
+            let plan = model.resume(request, &terms.scheme, &extras, checkpoints, &mut reader.desk);
+            Ok(plan.map(|plan| Left { plan, beside }))
+        });
+        // A reason to decline is the whole way's to find again.
+        resumed.ok().flatten()
     }
 
     /// Encodes what is left of a text and names its blocks.
@@ -177,6 +220,17 @@ impl PromptReader {
     /// Whether both tokenizers of a model read a text alike; if not, the fast one is not used again.
     pub fn check(model: &Model, text: &str) -> bool {
         catch_unwind(AssertUnwindSafe(|| model.tokenizer().check(text))).unwrap_or(true)
+    }
+
+    /// Whether a chat that was gone on with has the text of a whole rendering; if not, none is gone on with again.
+    pub fn check_resumed(left: &Left, body: &[u8], terms: &Terms, checkpoints: &Checkpoints) -> bool {
+        let mut members = Members::new();
+        let peeked = json::peek(body, &mut members, JsonLimits::default()).is_ok();
+        let Some(model) = terms.model.as_ref().ok().filter(|_| peeked) else { return true };
+        let request = terms.request(body, &members);
+        let Ok(extras) = terms.extras(&left.beside) else { return true };
+        let check = || model.check_resumed(&left.plan, request, &terms.scheme, &extras, checkpoints);
+        catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
     }
 
     /// What of a text is checked: its end, which no earlier turn had, and no more than the reference reads in

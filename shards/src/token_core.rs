@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use warmpath_core::decide::exact::Miss;
 use warmpath_parser::json::{self, JsonLimits, Members};
-use warmpath_prompt::{Checkpoints, Model};
+use warmpath_prompt::Checkpoints;
 use warmpath_ring::{Sock, Wake};
 
 /// Jobs that wait in each lane. Their bytes are reserved of `--memory`.
@@ -34,8 +34,33 @@ pub enum Work {
     Body(Asked, Vec<u8>),
     /// A text that a shard rendered into keys.
     Rest(Asked, Box<Left>),
-    /// A text is encoded by both tokenizers, to see whether they agree.
-    Check(Arc<Model>, String),
+    /// A prompt is made again another way, to see whether both agree.
+    Check(Box<Check>),
+}
+
+/// A prompt that is checked, for nobody.
+pub struct Check {
+    left: Left,
+    terms: Terms,
+    /// The body of one that goes on with an earlier turn.
+    body: Option<Vec<u8>>,
+}
+
+impl Check {
+    /// Of a prompt whose keys are made. The body is copied only where it is needed.
+    pub fn of(left: Left, body: &[u8], terms: &Terms) -> Check {
+        let body = left.is_resumed().then(|| body.to_vec());
+        Check { left, terms: terms.clone(), body }
+    }
+
+    fn run(&self, checkpoints: &Checkpoints) {
+        if let Ok(model) = &self.terms.model {
+            PromptReader::check(model, PromptReader::sample(self.left.text()));
+        }
+        if let Some(body) = &self.body {
+            PromptReader::check_resumed(&self.left, body, &self.terms, checkpoints);
+        }
+    }
 }
 
 /// Who asks for keys, and on what terms.
@@ -162,11 +187,11 @@ impl Worker {
     fn work(&mut self, job: Job, checkpoints: &Checkpoints) {
         match job.work {
             Work::Body(asked, body) => match self.begin(&asked, &body, checkpoints) {
-                Ok(Some(left)) => self.finish(&asked, &left, checkpoints),
+                Ok(Some(left)) => self.finish(asked, left, &body, checkpoints),
                 done => self.answer(&asked, done.map(drop)),
             },
-            Work::Rest(asked, left) => self.finish(&asked, &left, checkpoints),
-            Work::Check(model, text) => drop(PromptReader::check(&model, &text)),
+            Work::Rest(asked, left) => self.finish(asked, *left, &[], checkpoints),
+            Work::Check(check) => check.run(checkpoints),
         }
     }
 
@@ -176,17 +201,22 @@ impl Worker {
         }
         let peeked = json::peek(body, &mut self.members, JsonLimits::default());
         peeked.map_err(|_| Miss::Unreadable)?;
-        self.reader.begin(body, &self.members, &asked.terms, checkpoints)
+        match self.reader.resume(body, &self.members, &asked.terms, checkpoints) {
+            None => self.reader.begin(body, &self.members, &asked.terms, checkpoints),
+            resumed => Ok(resumed),
+        }
     }
 
-    fn finish(&mut self, asked: &Asked, left: &Left, checkpoints: &Checkpoints) {
+    /// `body` is empty where a shard had it.
+    fn finish(&mut self, asked: Asked, left: Left, body: &[u8], checkpoints: &Checkpoints) {
         if asked.is_cancelled() {
             return;
         }
-        let done = self.reader.finish(left, &asked.terms, checkpoints);
-        self.answer(asked, done);
-        if let (true, Ok(model)) = (asked.sampled, &asked.terms.model) {
-            PromptReader::check(model, PromptReader::sample(left.text()));
+        let done = self.reader.finish(&left, &asked.terms, checkpoints);
+        self.answer(&asked, done);
+        if asked.sampled {
+            let body = (left.is_resumed() && !body.is_empty()).then(|| body.to_vec());
+            Check { left, terms: asked.terms, body }.run(checkpoints);
         }
     }
 

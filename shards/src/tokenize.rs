@@ -7,9 +7,9 @@ use crate::exchange::{Exchange, Reserved};
 use crate::flow::Flow;
 use crate::loader::Told;
 use crate::models::{Models, Wish};
-use crate::prompt::{self, Left, PromptReader, Terms};
+use crate::prompt::{self, Left, Terms};
 use crate::services::ShardService;
-use crate::token_core::{self, Asked, Job, Keyed, Reply, TokenDesk, TokenQueue, Work};
+use crate::token_core::{self, Asked, Check, Job, Keyed, Reply, TokenDesk, TokenQueue, Work};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -224,27 +224,44 @@ impl<R: Ring> Flow<R> {
     /// Makes the keys if that is short, else tells how far it came.
     fn key_or_leave(&mut self, exchange: &Exchange, terms: &Terms) -> Result<Option<Long>, Miss> {
         let body = &exchange.request[exchange.body.clone()];
+        let checkpoints = self.exact.text.checkpoints.clone();
+        if let Some(begun) = terms.cost_of_resuming(body).filter(|cost| *cost <= INLINE)
+            && let Some(left) = self.exact.reader.resume(body, &self.members, terms, &checkpoints)
+        {
+            return self.finish_or_leave(begun, left, body, terms);
+        }
         let begun = Terms::cost_of_body(body, &self.members);
         if begun > INLINE {
             prompt::is_readable(body, &self.members, terms)?;
             return Ok(Some(Long::Body));
         }
-        let exact = &mut self.exact;
-        let checkpoints = exact.text.checkpoints.clone();
-        let Some(left) = exact.reader.begin(body, &self.members, terms, &checkpoints)? else {
-            return Ok(None);
-        };
+        match self.exact.reader.begin(body, &self.members, terms, &checkpoints)? {
+            Some(left) => self.finish_or_leave(begun, left, body, terms),
+            None => Ok(None),
+        }
+    }
+
+    /// Encodes what is left of a text that took so long until now, if that is short.
+    fn finish_or_leave(
+        &mut self,
+        begun: Nanos,
+        left: Left,
+        body: &[u8],
+        terms: &Terms,
+    ) -> Result<Option<Long>, Miss> {
         if begun + terms.cost_of_rest(&left) > INLINE {
             return Ok(Some(Long::Rest(Box::new(left))));
         }
-        if exact.text.is_sampled()
-            && let Ok(model) = &terms.model
-        {
-            let text = PromptReader::sample(left.text()).to_string();
+        let exact = &mut self.exact;
+        exact.reader.finish(&left, terms, &exact.text.checkpoints)?;
+        if exact.text.is_sampled() {
             // A check that finds no room is left out.
-            exact.text.queue.push(Job { work: Work::Check(model.clone(), text), reserved: None });
+            exact
+                .text
+                .queue
+                .push(Job { work: Work::Check(Box::new(Check::of(left, body, terms))), reserved: None });
         }
-        exact.reader.finish(&left, terms, &checkpoints).map(|()| None)
+        Ok(None)
     }
 
     /// Gives the rest to a token core, if it has room.

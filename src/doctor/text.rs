@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warmpath_core::engine::Engine;
 use warmpath_prompt::load::{Files, LARGEST};
+use warmpath_prompt::request::members;
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Date, Model};
+use warmpath_prompt::{Api, Date, Decline, Model};
 
 /// Lines that tokenizers and templates are prone to differ on: case, digits, marks, scripts, blanks, line ends.
 const LINES: [&str; 8] = [
@@ -60,5 +61,9 @@ pub fn text(mark: u64, bytes: usize) -> String {
 /// The ids that the gateway makes of a body's prompt, or why it makes none.
 pub fn ids(model: &Model, api: Api, body: &[u8], wall: Duration) -> Result<Vec<u32>, String> {
     let today = i64::try_from(wall.as_secs()).ok().map(Date::of_unix);
-    model.token_ids(api, body, today).map_err(|decline| format!("{decline} ({})", decline.word()))
+    let declined = |decline: Decline| format!("{decline} ({})", decline.word());
+    let members = members(body)?;
+    // The probes have no tools, whose form is the only thing that this leaves out.
+    let prompt = model.read(api, body, &members, today, None).map_err(declined)?;
+    model.ids(&prompt).map_err(declined)
 }

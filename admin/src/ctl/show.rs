@@ -72,7 +72,7 @@ pub fn models(answer: &Value) -> String {
             fast.into(),
             mib.to_string(),
         ]);
-        for name in ["error", "no_safe_token", "fast_refused"] {
+        for name in ["error", "no_safe_token", "fast_refused", "renders_whole"] {
             if let Some(sentence) = model[name].as_str() {
                 notes.push_str(&format!("{}: {sentence}\n", text("folder")));
             }

@@ -29,6 +29,7 @@ fn model(report: &ModelReport) -> Value {
         "safe_tokens": report.safe_tokens,
         "no_safe_token": report.no_safe,
         "fast_refused": report.fast_refused,
+        "renders_whole": report.renders_whole,
         "tokenizer_divergence": report.diverged,
     })
 }

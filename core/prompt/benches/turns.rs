@@ -1,6 +1,6 @@
-//! What a request's keys cost (rows E1 to E3): a cold 8 KB chat, the next turn of an 8k-token and a 128k-token
-//! chat, both cold, and the reference tokenizer alone on the same text. Every text is new to the process but for
-//! what the earlier turn left at its checkpoint. Times are the thread's CPU time, which a busy machine disturbs
+//! What a request's keys cost (rows E1 to E3): chats of 1k to 128k tokens, cold, their next turn and that once more,
+//! SGLang's pages, texts that are hard to read, and the reference tokenizer alone on the same text. Every text is new
+//! to the process but for what the earlier turn left at its checkpoint. Times are the thread's CPU time, which a busy machine disturbs
 //! least.
 //!
 //! `cargo bench -p warmpath-prompt -- FOLDER` takes `tokenizer.json` and `tokenizer_config.json` from a folder with a
@@ -10,11 +10,11 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
 use warmpath_core::block::BlockSize;
-use warmpath_core::engine::{Algo, Engine, Extras, Seed, Terms, Version};
+use warmpath_core::engine::{Algo, Contract, Engine, Extras, Seed, Terms, Version};
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Checkpoints, Desk, Model, Policy, Scheme};
+use warmpath_prompt::{Api, Checkpoints, Desk, Model, Policy, Request, Scheme};
 
 const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}\
                       <|im_start|>assistant\n";
@@ -38,6 +38,7 @@ struct Bench {
 #[derive(Clone, Copy, Default)]
 struct Spent {
     peek: f64,
+    resume: f64,
     render: f64,
     plan: f64,
     keys: f64,
@@ -45,7 +46,7 @@ struct Spent {
 
 impl Spent {
     fn all(&self) -> f64 {
-        self.peek + self.render + self.plan + self.keys
+        self.peek + self.resume + self.render + self.plan + self.keys
     }
 }
 
@@ -59,17 +60,43 @@ fn main() {
         "fast tokenizer: {}",
         bench.model.tokenizer().refusal().map_or("in use".into(), |r| r.to_string())
     );
-    bench.cold("cold chat, 8 KB", kib(8), rounds(400));
-    bench.next("next turn, 8k tokens", kib(32), rounds(300));
-    bench.cold("cold chat, 32 KB", kib(32), rounds(150));
-    bench.next("next turn, 128k tokens", kib(512), rounds(40));
-    bench.cold("cold chat, 512 KB", kib(512), rounds(20));
-    bench.alone("reference alone, 8 KB", kib(8), rounds(40));
-    bench.alone("reference alone, 32 KB", kib(32), rounds(20));
-    bench.alone("reference alone, 512 KB", kib(512), rounds(3));
+    for (title, size, many) in [
+        ("8 KB", 8, 300),
+        ("1k tokens", 4, 300),
+        ("8k tokens", 32, 200),
+        ("32k tokens", 128, 60),
+        ("128k tokens", 512, 20),
+    ] {
+        bench.turns(title, kib(size), rounds(many));
+    }
+    for page in [1, 16, 64] {
+        bench.scheme = Scheme::new(sglang(page));
+        for (title, size, many) in [("8k tokens", 32, 100), ("128k tokens", 512, 12)] {
+            bench.turns(&format!("SGLang, page {page}, {title}"), kib(size), rounds(many));
+        }
+    }
+    bench.scheme = Scheme::new(vllm());
+    bench.hard(kib(1024));
+    for (title, size, many) in [("8 KB", 8, 40), ("32 KB", 32, 20), ("512 KB", 512, 3)] {
+        bench.alone(&format!("reference alone, {title}"), kib(size), rounds(many));
+    }
     if measuring {
         bench.contended(rounds(3_000));
     }
+}
+
+fn vllm() -> Contract {
+    let terms = Terms {
+        version: Some(Version::new(0, 33, 0)),
+        seed: Seed::Given("0"),
+        ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN)
+    };
+    Engine::Vllm.contract(&terms).expect("a contract")
+}
+
+fn sglang(page: u64) -> Contract {
+    let size = BlockSize::new(page).expect("a size");
+    Engine::Sglang.contract(&Terms::plain(Algo::Sha256Sglang, size)).expect("a contract")
 }
 
 impl Bench {
@@ -85,15 +112,10 @@ impl Bench {
         let begun = Instant::now();
         let model = files.model(1, Policy::plain(), Choice::Fast).expect("a model");
         println!("load and verify: {} ms", begun.elapsed().as_millis());
-        let terms = Terms {
-            version: Some(Version::new(0, 33, 0)),
-            seed: Seed::Given("0"),
-            ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN)
-        };
         Bench {
             model,
             reference: tokenizers::Tokenizer::from_bytes(&files.tokenizer).expect("a tokenizer"),
-            scheme: Scheme::new(Engine::Vllm.contract(&terms).expect("a contract")),
+            scheme: Scheme::new(vllm()),
             words: SOURCES.iter().flat_map(|text| text.split_inclusive(' ')).collect(),
             seed: 1,
         }
@@ -133,44 +155,65 @@ impl Bench {
         };
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
         let peek = lap();
-        let prompt = self.model.read(Api::Chat, body.as_bytes(), &members, None, None).expect("a prompt");
+        let request = Request { body: body.as_bytes(), members: &members, today: None, tools: None };
+        let resumed = self.model.resume(request, &self.scheme, &extras, checkpoints, desk);
+        let resume = lap();
+        let prompt = || self.model.read_for(checkpoints, Api::Chat, request);
+        let prompt = resumed.is_none().then(|| prompt().expect("a prompt"));
         let render = lap();
-        let plan = self.model.plan(prompt, &self.scheme, &extras, checkpoints, desk).expect("a plan");
+        let mut whole =
+            |prompt| self.model.plan(prompt, &self.scheme, &extras, checkpoints, desk).expect("a plan");
+        let plan = resumed.unwrap_or_else(|| whole(prompt.expect("a prompt")));
         let planned = lap();
         self.model.keys(&plan, &self.scheme, &extras, checkpoints, desk).expect("keys");
         black_box(&desk.keys);
-        Spent { peek, render, plan: planned, keys: lap() }
+        Spent { peek, resume, render, plan: planned, keys: lap() }
     }
 
-    fn cold(&mut self, title: &str, bytes: usize, rounds: usize) {
+    /// Conversations of `bytes`, each cold, its next turn, and that once more.
+    fn turns(&mut self, title: &str, bytes: usize, rounds: usize) {
         let checkpoints = Checkpoints::new(256 << 20, 1);
         let mut desk = Desk::default();
-        let spent = (0..rounds).map(|_| {
-            let turns = self.conversation(bytes);
-            self.request(&body(&turns), &checkpoints, &mut desk)
-        });
-        let spent: Vec<Spent> = spent.collect();
-        report(title, desk.tokens, desk.reused, spent);
-    }
-
-    fn next(&mut self, title: &str, bytes: usize, rounds: usize) {
-        let checkpoints = Checkpoints::new(256 << 20, 1);
-        let mut desk = Desk::default();
-        let spent = (0..rounds).map(|_| {
+        let mut spent = [(); 3].map(|()| Vec::new());
+        let mut told = [(0, 0); 3];
+        for _ in 0..rounds {
             let mut turns = self.conversation(bytes);
-            self.request(&body(&turns), &checkpoints, &mut desk);
+            let cold = body(&turns);
             turns.push(("assistant", self.text(600)));
             turns.push(("user", self.text(200)));
-            self.request(&body(&turns), &checkpoints, &mut desk)
-        });
-        let spent: Vec<Spent> = spent.collect();
-        report(title, desk.tokens, desk.reused, spent);
-        println!(
-            "{:24} {} checkpoints of {} bytes each",
-            "",
-            checkpoints.len(),
-            checkpoints.bytes() / checkpoints.len()
-        );
+            let next = body(&turns);
+            for (at, body) in [&cold, &next, &next].into_iter().enumerate() {
+                spent[at].push(self.request(body, &checkpoints, &mut desk));
+                told[at] = (desk.tokens, desk.reused);
+            }
+        }
+        for ((what, spent), (tokens, reused)) in ["cold", "next turn", "repeated"].iter().zip(spent).zip(told)
+        {
+            report(&format!("{title}, {what}"), tokens, reused, spent);
+        }
+        let (many, bytes) = (checkpoints.len().max(1), checkpoints.bytes());
+        println!("{:34} {many} checkpoints of {} bytes each", "", bytes / many);
+    }
+
+    /// One message of `bytes` that is hard to read.
+    fn hard(&mut self, bytes: usize) {
+        let token = self.model.tokenizer().boundaries().tokens().find(|(_, why)| why.is_none());
+        let token = token.map_or("x", |(token, _)| token).to_string();
+        let cases = [
+            ("no blanks", "x".repeat(bytes)),
+            (
+                "no blanks, all letters",
+                (0..bytes).map(|at| char::from(b'a' + (at * at % 23) as u8)).collect(),
+            ),
+            ("blanks alone", " ".repeat(bytes)),
+            ("combining marks", "e\u{301}\u{323}\u{302}".repeat(bytes / 7)),
+            ("safe tokens alone", token.repeat(bytes / token.len())),
+        ];
+        for (what, text) in cases {
+            let checkpoints = Checkpoints::new(256 << 20, 1);
+            let spent = self.request(&body(&[("user", text)]), &checkpoints, &mut Desk::default());
+            report(&format!("{} KiB, {what}", bytes >> 10), 0, 0, vec![spent]);
+        }
     }
 
     fn alone(&mut self, title: &str, bytes: usize, rounds: usize) {
@@ -183,7 +226,7 @@ impl Bench {
             })
             .collect();
         let [p10, p50, p90] = quantiles(&mut micros);
-        println!("{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}");
+        println!("{title:34} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}");
     }
 
     /// Finding a prompt's checkpoint while another thread keeps inserting.
@@ -216,7 +259,7 @@ impl Bench {
         for (title, micros) in [("plan alone", &mut alone), ("plan, another inserting", &mut beside)] {
             let [p10, p50, p90] = quantiles(micros);
             let p99 = micros[micros.len() * 99 / 100];
-            println!("{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  p99 {p99:9.1}");
+            println!("{title:34} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  p99 {p99:9.1}");
         }
     }
 }
@@ -242,9 +285,10 @@ fn report(title: &str, tokens: u64, reused: u64, spent: Vec<Spent>) {
     let [p10, p50, p90] = quantiles(&mut spent.iter().map(Spent::all).collect::<Vec<_>>());
     let median = |part: fn(&Spent) -> f64| quantiles(&mut spent.iter().map(part).collect::<Vec<_>>())[1];
     println!(
-        "{title:24} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  (json {:.1}, template {:.1}, lookup {:.1}, tokens and \
-         keys {:.1}; {tokens} tokens, {reused} reused)",
+        "{title:34} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}  (json {:.1}, resume {:.1}, template {:.1}, lookup {:.1}, \
+         tokens and keys {:.1}; {tokens} tokens, {reused} reused)",
         median(|s| s.peek),
+        median(|s| s.resume),
         median(|s| s.render),
         median(|s| s.plan),
         median(|s| s.keys),

@@ -106,39 +106,65 @@ fn name(contract: &Contract, extras: &Extras<'_>, scratch: &mut Scratch) -> Resu
     Ok(xxh3_128_with_seed(&bytes, 0))
 }
 
-/// The keys of all cuts of one text, each from the one before it: text is hashed once.
-pub(crate) struct Hashing<'t> {
-    text: &'t str,
+/// A keyed hash of pieces, told apart by where they end.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
     secret: u64,
     hash: u128,
-    at: usize,
 }
 
 /// Odd, of random bits: multiplying by it loses nothing.
 const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
+impl Fold {
+    pub(crate) fn new(secret: u64, begin: u64) -> Fold {
+        Fold { secret, hash: u128::from(begin) }
+    }
+
+    /// Half of the state is the seed of the next hash, and all of it is mixed in behind.
+    pub(crate) fn fold(&mut self, bytes: &[u8]) {
+        let seed = self.secret ^ (self.hash >> 64) as u64;
+        self.hash = xxh3_128_with_seed(bytes, seed) ^ self.hash.wrapping_mul(SPREAD).rotate_left(64);
+    }
+
+    /// The key of what was folded, which ends at this byte.
+    pub(crate) fn key(&self, end: usize) -> Key {
+        Key { hash: self.hash, length: end as u64 }
+    }
+}
+
+/// The keys of all cuts of one text, each from the one before it: text is hashed once.
+pub(crate) struct Hashing<'t> {
+    text: &'t str,
+    fold: Fold,
+    at: usize,
+    /// Bytes of the whole text before this one.
+    before: usize,
+}
+
 impl<'t> Hashing<'t> {
     /// Begins with what is not text: the model, the scheme, and tokens put before the text.
     pub(crate) fn new(secret: u64, model: u64, scheme: u128, before: &[u32], text: &'t str) -> Hashing<'t> {
-        let mut hashing = Hashing { text, secret, hash: u128::from(model), at: 0 };
-        hashing.fold(&scheme.to_le_bytes());
+        let mut fold = Fold::new(secret, model);
+        fold.fold(&scheme.to_le_bytes());
         let before: Vec<u8> = before.iter().flat_map(|id| id.to_le_bytes()).collect();
-        hashing.fold(&before);
-        hashing
+        fold.fold(&before);
+        Hashing { text, fold, at: 0, before: 0 }
+    }
+
+    /// Goes on behind a cut of the whole text, whose key is known; `text` begins with the cut's token.
+    pub(crate) fn behind(secret: u64, key: Key, cut: Boundary, text: &'t str) -> Hashing<'t> {
+        Hashing { text, fold: Fold { secret, hash: key.hash }, at: cut.end - cut.start, before: cut.start }
     }
 
     /// The key of the text up to the end of a cut. Cuts come in order.
     pub(crate) fn key(&mut self, cut: &Boundary) -> Key {
         let text = self.text;
-        self.fold(text.get(self.at..cut.end).unwrap_or_default().as_bytes());
-        self.at = cut.end;
-        Key { hash: self.hash, length: cut.end as u64 }
-    }
-
-    /// Half of the state is the seed of the next hash, and all of it is mixed in behind.
-    fn fold(&mut self, bytes: &[u8]) {
-        let seed = self.secret ^ (self.hash >> 64) as u64;
-        self.hash = xxh3_128_with_seed(bytes, seed) ^ self.hash.wrapping_mul(SPREAD).rotate_left(64);
+        if cut.end > self.at {
+            self.fold.fold(text.get(self.at..cut.end).unwrap_or_default().as_bytes());
+            self.at = cut.end;
+        }
+        self.fold.key(self.before + cut.end)
     }
 }
 

@@ -3,8 +3,9 @@
 //! turns gave is kept at checkpoints.
 //!
 //! Reading order: [`request`] (what a body asks for), [`template`] (the chat template), [`tokenizer`] (two
-//! tokenizers that watch each other, and where text may be cut), [`checkpoint`] (what is kept), [`model`] (all
-//! of it in order), [`profile`] (what a publisher pins), [`load`] (files).
+//! tokenizers that watch each other, and where text may be cut), [`checkpoint`] (what is kept of tokens), `turn` (what
+//! is kept of a rendering), [`model`] (all of it in order), [`profile`] (what a
+//! publisher pins), [`load`] (files).
 //!
 //! Must never: read a clock or a socket, draw a random number, branch on the engine, or keep a thread. Locks and
 //! atomics live in `shared` alone; files are read in [`load`] alone.
@@ -17,10 +18,11 @@ pub mod request;
 mod shared;
 pub mod template;
 pub mod tokenizer;
+mod turn;
 mod value;
 
 pub use checkpoint::Scheme;
-pub use model::{Desk, Model, Plan, Prompt};
+pub use model::{Desk, Model, Plan, Prompt, Request};
 pub use profile::Profile;
 pub use request::{Api, Beside, Clock, CompletionsBos, ContentShape, Policy, beside};
 pub use shared::Checkpoints;

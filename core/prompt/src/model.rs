@@ -1,20 +1,26 @@
-//! A request's way to its keys, in three steps that may run on two threads: [`Model::read`] renders, which is
-//! cheap; [`Model::plan`] finds what checkpoints know and thereby how much text is left to encode;
-//! [`Model::keys`] encodes and names that rest, and keeps new checkpoints. Owns the order of these steps.
-
-mod once;
+//! A request's way to its keys, in three steps that may run on two threads: [`Model::read`] renders;
+//! [`Model::plan`] finds what checkpoints know and thereby how much text is left to encode; [`Model::keys`] encodes
+//! and names that rest, and keeps new checkpoints. [`Model::resume`] stands for the first two where an earlier turn
+//! of the conversation is known: it renders what is new alone. Owns the order of these steps.
 
 use crate::checkpoint::{Hashing, Key, Prefix, Scheme};
 use crate::decline::Decline;
-use crate::request::{Api, Beside, Clock, CompletionsBos, Given, Policy, beside, conversation, prompt};
-use crate::shared::Checkpoints;
+use crate::request::{
+    Api, Beside, Clock, CompletionsBos, Conversation, Given, Policy, beside, conversation, prompt,
+};
+use crate::shared::{Checkpoints, Trust};
 use crate::template::{Date, RenderFault, Template};
 use crate::tokenizer::{Around, Boundary, Tokenizer};
+use crate::turn::Raw;
 use minijinja::value::Value;
 use std::sync::Arc;
 use warmpath_core::block::BlockKey;
 use warmpath_core::engine::{Chain, Extras, Scratch, ToolForm};
-use warmpath_parser::json::Members;
+use warmpath_parser::json::{self, Members};
+
+mod resume;
+
+use resume::Draft;
 
 /// A beginning shorter than this many bytes is encoded faster than it is worth being kept. The first cut behind
 /// it is kept beside the last of a prompt: a long system prompt, which conversations share, ends there.
@@ -25,20 +31,37 @@ pub struct Model {
     id: u64,
     tokenizer: Tokenizer,
     template: Option<Template>,
-    policy: Policy,
+    policy: Arc<Policy>,
+    /// Special tokens, as the template sees them.
+    specials: Vec<(String, Value)>,
+    /// That going on with a rendering gives the text of a whole one.
+    going_on: Trust,
+}
+
+/// A request, as a model reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The body, which has passed `peek`.
+    pub body: &'a [u8],
+    /// Its members.
+    pub members: &'a Members,
+    /// The date in UTC.
+    pub today: Option<Date>,
+    /// What the engine makes of the definitions of tools.
+    pub tools: Option<ToolForm>,
 }
 
 /// What is to be tokenized.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Prompt {
     /// What names blocks beside tokens.
     pub beside: Beside,
     input: Input,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Input {
-    Text { text: String, around: Around },
+    Text { text: String, around: Around, draft: Option<Draft> },
     Tokens(Vec<u32>),
 }
 
@@ -50,6 +73,8 @@ pub struct Plan {
     cuts: Vec<(Boundary, Key)>,
     /// Up to where the text is known, and what is known of it.
     known: Option<(Boundary, Arc<Prefix>)>,
+    /// The text begins with this cut of the whole text, up to which the key is this.
+    begins: Option<(Boundary, Key)>,
 }
 
 /// Buffers of one thread, and the result in them.
@@ -64,12 +89,17 @@ pub struct Desk {
     scratch: Scratch,
     ids: Vec<u32>,
     recent: Vec<u32>,
+    /// The messages of a chat, each with the hash of all up to it.
+    messages: Vec<(Raw, json::Value)>,
 }
 
 impl Model {
     /// `id` tells models apart in the store of checkpoints: another one for other files.
     pub fn new(id: u64, tokenizer: Tokenizer, template: Option<Template>, policy: Policy) -> Model {
-        Model { id, tokenizer, template, policy }
+        let specials = policy.special_tokens.iter();
+        let specials = specials.map(|(name, token)| (name.clone(), Value::from(token.as_str()))).collect();
+        let policy = Arc::new(policy);
+        Model { id, tokenizer, template, policy, specials, going_on: Trust::default() }
     }
 
     /// The tokenizer, for the sampler and for status.
@@ -88,45 +118,75 @@ impl Model {
         today: Option<Date>,
         tools: Option<ToolForm>,
     ) -> Result<Prompt, Decline> {
-        let beside = beside(body, members)?;
+        self.read_under(None, api, Request { body, members, today, tools })
+    }
+
+    /// The same for a prompt that [`Model::plan`] gets with these checkpoints: the next turn of its conversation will
+    /// be known to [`Model::resume`].
+    pub fn read_for(
+        &self,
+        checkpoints: &Checkpoints,
+        api: Api,
+        request: Request<'_>,
+    ) -> Result<Prompt, Decline> {
+        self.read_under(Some(checkpoints), api, request)
+    }
+
+    fn read_under(
+        &self,
+        checkpoints: Option<&Checkpoints>,
+        api: Api,
+        request: Request<'_>,
+    ) -> Result<Prompt, Decline> {
+        let beside = beside(request.body, request.members)?;
         let input = match api {
-            Api::Chat => {
-                Input::Text { text: self.render(body, members, today, tools)?, around: Around::default() }
-            }
+            Api::Chat => self.read_chat(checkpoints, request)?,
             Api::Completions if !self.policy.completions => return Err(Decline::ProfileApi),
-            Api::Completions => match prompt(body, members)? {
+            Api::Completions => match prompt(request.body, request.members)? {
                 Given::Tokens(ids) => Input::Tokens(ids),
-                Given::Text { text, specials } => Input::Text { text, around: self.around(specials)? },
+                Given::Text { text, specials } => {
+                    Input::Text { text, around: self.around(specials)?, draft: None }
+                }
             },
         };
         Ok(Prompt { beside, input })
     }
 
-    fn render(
-        &self,
-        body: &[u8],
-        members: &Members,
-        today: Option<Date>,
-        tools: Option<ToolForm>,
-    ) -> Result<String, Decline> {
-        let conversation = conversation(body, members, &self.policy, tools)?;
+    fn read_chat(&self, checkpoints: Option<&Checkpoints>, request: Request<'_>) -> Result<Input, Decline> {
+        let conversation = conversation(request.body, request.members, &self.policy, request.tools)?;
+        let messages = conversation.messages.clone();
         let template = self.template.as_ref().ok_or(Decline::NoTemplate)?;
-        let special =
-            self.policy.special_tokens.iter().map(|(name, token)| (name, Value::from(token.as_str())));
-        let more: Vec<(String, Value)> =
-            special.map(|(name, token)| (name.clone(), token)).chain(conversation.kwargs).collect();
-        let members = [
+        let (more, today) = (self.more(&conversation), self.today(request));
+        let seen = self.seen(conversation);
+        let (text, draft) = match checkpoints.filter(|_| self.going_on.holds()) {
+            None => (template.render(seen, &more, today).map_err(decline_of)?, None),
+            Some(checkpoints) => {
+                let (text, stop) = template.render_kept(seen, &more, today).map_err(decline_of)?;
+                let draft = stop.filter(|stop| stop.at >= WORTH);
+                (text, draft.and_then(|stop| self.draft(checkpoints, request, &messages, stop)))
+            }
+        };
+        Ok(Input::Text { text, around: Around::default(), draft })
+    }
+
+    /// The date that the template may print.
+    fn today(&self, request: Request<'_>) -> Option<Date> {
+        request.today.filter(|_| self.policy.clock == Clock::UtcDate)
+    }
+
+    /// What the template sees under names of its own.
+    fn seen(&self, conversation: Conversation) -> [(&'static str, Value); 4] {
+        [
             ("messages", conversation.messages),
             ("tools", conversation.tools),
             ("documents", Value::from(())),
             ("add_generation_prompt", Value::from(true)),
-        ];
-        let today = today.filter(|_| self.policy.clock == Clock::UtcDate);
-        template.render(members, &more, today).map_err(|fault| match fault {
-            RenderFault::Raised(_) => Decline::Raised,
-            RenderFault::Clock(_) => Decline::Clock,
-            RenderFault::Failed(_) => Decline::Template,
-        })
+        ]
+    }
+
+    /// What it sees beside: special tokens, and what the request sets itself.
+    fn more(&self, conversation: &Conversation) -> Vec<(String, Value)> {
+        self.specials.iter().chain(&conversation.kwargs).cloned().collect()
     }
 
     fn around(&self, specials: bool) -> Result<Around, Decline> {
@@ -146,18 +206,19 @@ impl Model {
         checkpoints: &Checkpoints,
         desk: &mut Desk,
     ) -> Result<Plan, Decline> {
-        // Media and embeddings are not in the text.
-        let in_text = extras.media.is_empty() && extras.embeds.is_empty();
-        let Input::Text { text, around } = &prompt.input else {
-            return Ok(Plan { input: prompt.input, cuts: Vec::new(), known: None });
+        let Input::Text { text, around, draft } = &prompt.input else {
+            return Ok(Plan::whole(prompt.input));
         };
-        if !in_text || text.len() < WORTH {
-            return Ok(Plan { input: prompt.input, cuts: Vec::new(), known: None });
+        if !is_in_text(extras) || text.len() < WORTH {
+            return Ok(Plan::whole(prompt.input));
         }
         let name = scheme.name(extras, &mut desk.scratch)?;
         let mut hashing = Hashing::new(checkpoints.secret(), self.id, name, &around.before, text);
         let cuts: Vec<(Boundary, Key)> =
             self.tokenizer.boundaries().find(text).map(|cut| (cut, hashing.key(&cut))).collect();
+        if let Some(draft) = draft {
+            draft.keep(text, 0, &cuts, name, checkpoints);
+        }
         let long = |(cut, _): &&(Boundary, Key)| cut.end >= WORTH;
         let known =
             cuts.iter().rev().take_while(long).find_map(|(cut, key)| Some((*cut, checkpoints.get(key)?)));
@@ -166,7 +227,8 @@ impl Model {
         let first = cuts.iter().find(kept).filter(|_| known.is_none()).copied();
         let last = cuts.get(before_answer(&cuts)).filter(kept).copied();
         let last = last.filter(|(cut, _)| first.is_none_or(|(first, _)| first.end < cut.end));
-        Ok(Plan { input: prompt.input, cuts: first.into_iter().chain(last).collect(), known })
+        let cuts = first.into_iter().chain(last).collect();
+        Ok(Plan { cuts, known, ..Plan::whole(prompt.input) })
     }
 
     /// Encodes what is left, names the blocks into `desk`, and keeps checkpoints.
@@ -179,7 +241,7 @@ impl Model {
         desk: &mut Desk,
     ) -> Result<(), Decline> {
         let (text, around) = match &plan.input {
-            Input::Text { text, around } => (text.as_str(), around),
+            Input::Text { text, around, .. } => (text.as_str(), around),
             Input::Tokens(ids) => return Naming::begin(scheme, extras, None, desk)?.only(ids),
         };
         let known = plan.known.as_ref();
@@ -201,7 +263,7 @@ impl Model {
     /// The tokens of a prompt, for tools: a shard has [`Model::keys`].
     pub fn ids(&self, prompt: &Prompt) -> Result<Vec<u32>, Decline> {
         let (text, around) = match &prompt.input {
-            Input::Text { text, around } => (text, around),
+            Input::Text { text, around, .. } => (text, around),
             Input::Tokens(ids) => return Ok(ids.clone()),
         };
         let mut ids = around.before.clone();
@@ -241,7 +303,17 @@ impl Prompt {
 }
 
 impl Plan {
-    /// The text, for the sampler's [`Tokenizer::check`].
+    /// With nothing known and nothing to keep.
+    fn whole(input: Input) -> Plan {
+        Plan { input, cuts: Vec::new(), known: None, begins: None }
+    }
+
+    /// Whether it goes on with an earlier turn.
+    pub fn is_resumed(&self) -> bool {
+        self.begins.is_some()
+    }
+
+    /// The text, or what is new of it, for the sampler's [`Tokenizer::check`].
     pub fn text(&self) -> Option<&str> {
         self.input.text()
     }
@@ -260,6 +332,19 @@ impl Input {
             Input::Text { text, .. } => Some(text),
             Input::Tokens(_) => None,
         }
+    }
+}
+
+/// Media and embeddings are not in the text.
+fn is_in_text(extras: &Extras<'_>) -> bool {
+    extras.media.is_empty() && extras.embeds.is_empty()
+}
+
+fn decline_of(fault: RenderFault) -> Decline {
+    match fault {
+        RenderFault::Raised(_) => Decline::Raised,
+        RenderFault::Clock(_) => Decline::Clock,
+        RenderFault::Failed(_) => Decline::Template,
     }
 }
 
@@ -292,7 +377,7 @@ impl<'a> Naming<'a> {
         desk: &'a mut Desk,
     ) -> Result<Naming<'a>, Decline> {
         let contract = scheme.contract();
-        let Desk { keys, tokens, reused, scratch, ids, recent } = desk;
+        let Desk { keys, tokens, reused, scratch, ids, recent, .. } = desk;
         keys.clear();
         recent.clear();
         *reused = known.map_or(0, |known| known.tokens);

@@ -9,7 +9,7 @@ mod tools;
 use crate::template::Kwarg;
 
 pub use chat::Conversation;
-pub(crate) use chat::conversation;
+pub(crate) use chat::{conversation, frame, message};
 pub(crate) use completion::{Given, prompt};
 
 use crate::decline::Decline;

@@ -3,6 +3,7 @@
 //! insertion, never while something is encoded, hashed or freed.
 
 use crate::checkpoint::{Key, Prefix};
+use crate::turn::Turn;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +31,38 @@ struct Part {
 }
 
 struct Entry {
-    prefix: Arc<Prefix>,
+    kept: Kept,
     used: bool,
+}
+
+/// What a key stands for.
+#[derive(Clone)]
+pub(crate) enum Kept {
+    /// Tokens and keys of a text's beginning.
+    Prefix(Arc<Prefix>),
+    /// Where a conversation's rendering goes on.
+    Turn(Arc<Turn>),
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        match self {
+            Kept::Prefix(prefix) => prefix.bytes(),
+            Kept::Turn(turn) => turn.bytes(),
+        }
+    }
+}
+
+impl From<Prefix> for Kept {
+    fn from(prefix: Prefix) -> Kept {
+        Kept::Prefix(Arc::new(prefix))
+    }
+}
+
+impl From<Turn> for Kept {
+    fn from(turn: Turn) -> Kept {
+        Kept::Turn(Arc::new(turn))
+    }
 }
 
 impl Checkpoints {
@@ -61,16 +92,31 @@ impl Checkpoints {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Prefix>> {
+        match self.find(key)? {
+            Kept::Prefix(prefix) => Some(prefix),
+            Kept::Turn(_) => None,
+        }
+    }
+
+    pub(crate) fn turn(&self, key: &Key) -> Option<Arc<Turn>> {
+        match self.find(key)? {
+            Kept::Turn(turn) => Some(turn),
+            Kept::Prefix(_) => None,
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<Kept> {
         let mut part = lock(self.part(key));
         let entry = part.entries.get_mut(key)?;
         entry.used = true;
-        Some(entry.prefix.clone())
+        Some(entry.kept.clone())
     }
 
     /// Takes a checkpoint in and drops others for it, oldest first, those used since once spared. One that is
     /// there already stays, one larger than a part is left out.
-    pub(crate) fn insert(&self, key: Key, prefix: Prefix) {
-        let bytes = prefix.bytes();
+    pub(crate) fn insert(&self, key: Key, kept: impl Into<Kept>) {
+        let kept = kept.into();
+        let bytes = kept.bytes();
         if bytes > self.part_bytes {
             return;
         }
@@ -82,7 +128,7 @@ impl Checkpoints {
         part.make_room(self.part_bytes - bytes, &mut evicted);
         part.bytes += bytes;
         part.order.push_back(key);
-        part.entries.insert(key, Entry { prefix: Arc::new(prefix), used: false });
+        part.entries.insert(key, Entry { kept, used: false });
         drop(part);
     }
 
@@ -92,7 +138,7 @@ impl Checkpoints {
 }
 
 impl Part {
-    fn make_room(&mut self, most: usize, evicted: &mut Vec<Arc<Prefix>>) {
+    fn make_room(&mut self, most: usize, evicted: &mut Vec<Kept>) {
         let mut spared = 0;
         while self.bytes > most {
             let Some(key) = self.order.pop_front() else { return };
@@ -101,8 +147,8 @@ impl Part {
                 spared += 1;
                 self.order.push_back(key);
             } else if let Some(entry) = self.entries.remove(&key) {
-                self.bytes -= entry.prefix.bytes();
-                evicted.push(entry.prefix);
+                self.bytes -= entry.kept.bytes();
+                evicted.push(entry.kept);
             }
         }
     }
@@ -130,7 +176,7 @@ impl Hasher for Plain {
     }
 }
 
-/// Whether a fast tokenizer is trusted. It ends once and for all; each reader decides by itself, so relaxed.
+/// Whether a fast tokenizer, or going on with a rendering, is trusted. It ends once and for all; each reader decides by itself, so relaxed.
 #[derive(Default)]
 pub(crate) struct Trust {
     ended: AtomicBool,

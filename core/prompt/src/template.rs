@@ -9,9 +9,11 @@
 mod clock;
 mod json;
 mod python;
+mod resume;
 mod verified;
 
 pub use clock::Date;
+pub(crate) use resume::{Rendered, Resumable, Sparse, Stop};
 pub use verified::{Kwarg, VERIFIED, Verified};
 
 use minijinja::value::{Kwargs, Value, ValueKind};
@@ -28,6 +30,7 @@ const TODAY: &str = "warmpath today";
 pub struct Template {
     env: Environment<'static>,
     loops_over_parts: bool,
+    resumable: Result<Resumable, String>,
 }
 
 /// Why a template can't be used.
@@ -95,11 +98,23 @@ impl Template {
     /// Compiles the text of a `chat_template`.
     pub fn compile(source: &str) -> Result<Template, TemplateFault> {
         let mut env = environment();
-        env.add_template_owned(NAME, without_generation_tags(source)).map_err(|error| TemplateFault {
+        let text = without_generation_tags(source);
+        env.add_template_owned(NAME, text.clone()).map_err(|error| TemplateFault {
             line: error.line(),
             what: error.detail().map_or_else(|| error.kind().to_string(), str::to_string),
         })?;
-        Ok(Template { env, loops_over_parts: loops_over_parts(source) })
+        let resumable = Resumable::prove(&text, &mut env);
+        Ok(Template { env, loops_over_parts: loops_over_parts(source), resumable })
+    }
+
+    /// How a rendering goes on behind messages rendered before, if that is proven.
+    pub(crate) fn resumable(&self) -> Option<&Resumable> {
+        self.resumable.as_ref().ok()
+    }
+
+    /// Why it is not proven.
+    pub fn not_resumable(&self) -> Option<&str> {
+        self.resumable.as_ref().err().map(String::as_str)
     }
 
     /// Whether the template looks as if it looped over the parts of a content: vLLM and SGLang then hand it
@@ -115,12 +130,52 @@ impl Template {
         more: &[(String, Value)],
         today: Option<Date>,
     ) -> Result<String, RenderFault> {
-        let more = more.iter().map(|(name, value)| (Value::from(name.as_str()), value.clone()));
-        let today = today.map(|date| (Value::from(TODAY), Value::from(date.days())));
-        let members = members.into_iter().map(|(name, value)| (Value::from(name), value));
-        let context: Value = members.chain(more).chain(today).collect();
+        let context: Value = context(members, more, today).collect();
         self.env.get_template(NAME).and_then(|template| template.render(context)).map_err(fault)
     }
+
+    /// The same, and where it may go on if the template is proven and the text can be told from marks in it.
+    pub(crate) fn render_kept(
+        &self,
+        members: impl IntoIterator<Item = (&'static str, Value)>,
+        more: &[(String, Value)],
+        today: Option<Date>,
+    ) -> Result<Rendered, RenderFault> {
+        let whole: Value = context(members, more, today).collect();
+        if let Ok(resumable) = &self.resumable
+            && let Some(rendered) = resumable.keep(&self.env, whole.clone()).map_err(fault)?
+        {
+            return Ok(rendered);
+        }
+        let text = self.env.get_template(NAME).and_then(|template| template.render(whole)).map_err(fault)?;
+        Ok((text, None))
+    }
+
+    /// The text from the pivot of `stop` on, if it can be told; `members` are all but the messages.
+    pub(crate) fn go_on(
+        &self,
+        members: impl IntoIterator<Item = (&'static str, Value)>,
+        more: &[(String, Value)],
+        today: Option<Date>,
+        stop: &Stop,
+        messages: Sparse,
+    ) -> Option<Rendered> {
+        let rest = messages.rest.clone();
+        let messages = Value::from_object(messages);
+        let resumable = self.resumable.as_ref().ok()?;
+        resumable.go_on(&self.env, context(members, more, today), stop, messages, rest).ok()?
+    }
+}
+
+/// What a template sees.
+fn context(
+    members: impl IntoIterator<Item = (&'static str, Value)>,
+    more: &[(String, Value)],
+    today: Option<Date>,
+) -> impl Iterator<Item = (Value, Value)> {
+    let more = more.iter().map(|(name, value)| (Value::from(name.as_str()), value.clone()));
+    let today = today.map(|date| (Value::from(TODAY), Value::from(date.days())));
+    members.into_iter().map(|(name, value)| (Value::from(name), value)).chain(more).chain(today)
 }
 
 fn fault(error: Error) -> RenderFault {
@@ -147,6 +202,7 @@ fn environment() -> Environment<'static> {
     env.set_unknown_method_callback(python::method);
     env.add_function("raise_exception", raise);
     env.add_function("strftime_now", strftime_now);
+    env.add_function(resume::KEEP, resume::keep);
     env.add_filter("tojson", |value: Value, kwargs: Kwargs| json::tojson(&value, kwargs));
     env.add_filter("string", string);
     env.add_filter("join", join);

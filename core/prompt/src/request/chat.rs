@@ -33,6 +33,17 @@ pub(crate) fn conversation(
     policy: &Policy,
     form: Option<ToolForm>,
 ) -> Result<Conversation, Decline> {
+    let frame = frame(body, members, policy, form)?;
+    Ok(Conversation { messages: messages(body, members, policy)?, ..frame })
+}
+
+/// Reads all of a chat request but its messages, of which there are none then.
+pub(crate) fn frame(
+    body: &[u8],
+    members: &Members,
+    policy: &Policy,
+    form: Option<ToolForm>,
+) -> Result<Conversation, Decline> {
     if !policy.chats {
         return Err(Decline::ProfileApi);
     }
@@ -48,7 +59,7 @@ pub(crate) fn conversation(
     expect(members, Member::AddSpecialTokens, Kind::False, Decline::AddSpecialTokens)?;
     let tools = tools::tools(body, members, policy.tools, form)?;
     let kwargs = kwargs(body, members, policy)?;
-    Ok(Conversation { messages: messages(body, members, policy)?, tools, kwargs })
+    Ok(Conversation { messages: Cell::from(()), tools, kwargs })
 }
 
 fn kwargs(body: &[u8], members: &Members, policy: &Policy) -> Result<Vec<(String, Cell)>, Decline> {
@@ -80,6 +91,13 @@ fn messages(body: &[u8], members: &Members, policy: &Policy) -> Result<Cell, Dec
         false if ends_on_assistant => Err(Decline::EndsOnAssistant),
         false => Ok(Cell::from(list)),
     }
+}
+
+/// Reads one message: its role, and the message as the template sees it.
+pub(crate) fn message(body: &[u8], message: Value, policy: &Policy) -> Result<(String, Cell), Decline> {
+    let read = Message::read(body, message, policy.tools)?;
+    let role = read.role.clone();
+    Ok((role, read.into_cell(body, policy)?))
 }
 
 struct Message {

@@ -54,6 +54,11 @@ impl Date {
         Date { days }
     }
 
+    /// A number of its own.
+    pub(crate) const fn number(self) -> i64 {
+        self.days
+    }
+
     pub(super) const fn days(self) -> i64 {
         self.days
     }

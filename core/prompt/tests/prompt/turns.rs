@@ -7,7 +7,7 @@ use warmpath_core::engine::{Algo, Contract, Engine, Extras, Lora, Scratch, Seed,
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Checkpoints, CompletionsBos, Decline, Desk, Model, Policy, Scheme};
+use warmpath_prompt::{Api, Checkpoints, CompletionsBos, Decline, Desk, Model, Policy, Request, Scheme};
 
 const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}\
                       {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -42,6 +42,8 @@ struct Gateway<'a> {
     model: &'a Model,
     checkpoints: &'a Checkpoints,
     desk: Desk,
+    /// Requests that went on with an earlier turn.
+    resumed: usize,
 }
 
 impl Gateway<'_> {
@@ -49,8 +51,17 @@ impl Gateway<'_> {
     fn keys(&mut self, api: Api, body: &str, scheme: &Scheme, extras: &Extras<'_>) -> Result<usize, Decline> {
         let mut members = Members::new();
         peek(body.as_bytes(), &mut members, JsonLimits::default()).expect("JSON");
-        let prompt = self.model.read(api, body.as_bytes(), &members, None, None)?;
-        let plan = self.model.plan(prompt, scheme, extras, self.checkpoints, &mut self.desk)?;
+        let request = Request { body: body.as_bytes(), members: &members, today: None, tools: None };
+        let chat = || api == Api::Chat;
+        let resume = || self.model.resume(request, scheme, extras, self.checkpoints, &mut self.desk);
+        let plan = match chat().then(resume).flatten() {
+            Some(plan) => plan,
+            None => {
+                let prompt = self.model.read_for(self.checkpoints, api, request)?;
+                self.model.plan(prompt, scheme, extras, self.checkpoints, &mut self.desk)?
+            }
+        };
+        self.resumed += usize::from(plan.is_resumed());
         self.model.keys(&plan, scheme, extras, self.checkpoints, &mut self.desk)?;
         Ok(plan.work())
     }
@@ -151,12 +162,13 @@ fn keys_are_those_of_the_whole_text() {
         let mut draw = Draw(kind as u64);
         let requests = conversations(&mut draw, 10);
         let ids: Vec<Vec<u32>> = requests.iter().map(|turns| whole.ids(&rendered(turns), false)).collect();
-        let mut reused = 0;
+        let (mut reused, mut resumed) = (0, 0);
         for (contract, bytes) in contracts().into_iter().zip([1 << 22, 1 << 22, 1 << 22, 1 << 20, 1 << 17, 0])
         {
             let scheme = Scheme::new(contract);
             let checkpoints = Checkpoints::new(bytes, 3);
-            let mut gateway = Gateway { model: &model, checkpoints: &checkpoints, desk: Desk::default() };
+            let mut gateway =
+                Gateway { model: &model, checkpoints: &checkpoints, desk: Desk::default(), resumed: 0 };
             for (turns, ids) in requests.iter().zip(&ids) {
                 let extras = Extras::default();
                 gateway.keys(Api::Chat, &body(turns), &scheme, &extras).expect("keys");
@@ -164,8 +176,10 @@ fn keys_are_those_of_the_whole_text() {
                 assert_eq!(gateway.desk.keys, whole.keys(ids, &contract, &extras), "{name} {contract:?}");
                 reused += gateway.desk.reused;
             }
+            resumed += gateway.resumed;
         }
         assert!(reused > 2_000, "{name}: {reused} tokens came from checkpoints");
+        assert!(resumed > 3, "{name}: {resumed} requests went on with an earlier turn");
     }
 }
 
@@ -176,7 +190,7 @@ fn a_next_turn_costs_its_tail() {
     let scheme = Scheme::new(contracts()[0]);
     let checkpoints = Checkpoints::new(1 << 22, 3);
     let extras = Extras::default();
-    let gateway = || Gateway { model: &model, checkpoints: &checkpoints, desk: Desk::default() };
+    let gateway = || Gateway { model: &model, checkpoints: &checkpoints, desk: Desk::default(), resumed: 0 };
     let mut turns: Turns = vec![("system", "blocks of the cache ".repeat(2_000)), ("user", "first".into())];
     let cold = gateway().keys(Api::Chat, &body(&turns), &scheme, &extras).expect("keys");
     assert!(cold > 40_000, "{cold}");
@@ -208,7 +222,7 @@ fn what_names_blocks_otherwise_shares_no_checkpoint() {
         (&models[0], &schemes[0], lora),
         (&models[0], &schemes[0], salt),
     ] {
-        let mut gateway = Gateway { model, checkpoints: &checkpoints, desk: Desk::default() };
+        let mut gateway = Gateway { model, checkpoints: &checkpoints, desk: Desk::default(), resumed: 0 };
         gateway.keys(Api::Chat, &body(&turns), scheme, &extras).expect("keys");
         assert_eq!(gateway.desk.reused, 0, "{extras:?}");
         gateway.keys(Api::Chat, &body(&turns), scheme, &extras).expect("keys");
@@ -241,7 +255,7 @@ fn completions_have_the_tokens_that_the_engine_puts_around() {
     assert_ne!(cases[0].2, bare, "this tokenizer puts tokens around");
     for _ in 0..2 {
         for (model, body, ids) in &cases {
-            let mut gateway = Gateway { model, checkpoints: &checkpoints, desk: Desk::default() };
+            let mut gateway = Gateway { model, checkpoints: &checkpoints, desk: Desk::default(), resumed: 0 };
             gateway.keys(Api::Completions, &body.to_string(), &scheme, &extras).expect("keys");
             assert_eq!(gateway.desk.keys, whole.keys(ids, &contract, &extras));
         }

@@ -2,6 +2,8 @@
 //! environment of its own. Packages are fetched by name and pinned by hash. Run it by
 //! `cargo test --release -p warmpath-prompt --test real -- --ignored`; what can't be fetched here is not_run.
 
+#[path = "../prompt/conversations.rs"]
+mod conversations;
 mod fetch;
 #[path = "../jinja/mod.rs"]
 mod jinja;
@@ -11,9 +13,10 @@ mod texts;
 use fetch::{Package, python};
 use proptest::prelude::*;
 use std::path::Path;
-use warmpath_prompt::Tokenizer;
+use warmpath_prompt::load::Files;
 use warmpath_prompt::template::{Kwarg, Template, VERIFIED, Verified};
 use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::{Policy, Tokenizer};
 
 /// How many conversations a template renders.
 const CHATS: &str = "600";
@@ -84,6 +87,31 @@ fn verified_templates_render_tools_as_jinja2_does() {
         assert!(wrong.is_empty(), "{}: {} differ, first\n{}", verified.name, wrong.len(), wrong[0]);
         println!("{}: {CHATS} conversations with tools render alike", verified.name);
     }
+}
+
+#[test]
+#[ignore = "fetches packages"]
+fn vendors_chats_go_on_with_the_text_of_a_whole_rendering() {
+    let mut proven = 0;
+    for package in fetch::PACKAGES {
+        let files = ["tokenizer.json", "tokenizer_config.json"].map(|name| package.file(name));
+        let [Ok(tokenizer), Ok(config)] = files else {
+            println!("not_run {}", package.name);
+            continue;
+        };
+        let files = Files { tokenizer, config: Some(config), ..Files::default() };
+        let model = files.model(1, Policy::plain(), Choice::Fast).expect("a vendor's model");
+        match model.renders_anew() {
+            Some(why) => println!("{}: every turn is rendered whole: {why}", package.name),
+            None => {
+                let went = conversations::run(&files, 7, 150);
+                println!("{}: {} went on, {} did not", package.name, went.resumed, went.whole);
+                assert!(went.resumed > 20, "{}", package.name);
+                proven += 1;
+            }
+        }
+    }
+    println!("{proven} of {} templates are proven", fetch::PACKAGES.len());
 }
 
 #[test]
