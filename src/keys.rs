@@ -55,13 +55,13 @@ pub struct KeysArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
     tokenizer: Option<PathBuf>,
     /// The chat template, before the one beside the tokenizer
-    #[arg(long, value_name = "FILE", requires = "chat")]
+    #[arg(long, value_name = "FILE", requires = "chat", conflicts_with_all = ["tokens", "prompt"])]
     template: Option<PathBuf>,
     /// The day that the template prints, as 2026-12-31
-    #[arg(long, value_parser = text::day, requires = "chat")]
+    #[arg(long, value_name = "DAY", value_parser = text::day, requires = "chat", conflicts_with_all = ["tokens", "prompt"])]
     date: Option<text::Day>,
     /// Prints the text that was tokenized
-    #[arg(long, requires = "tokenizer")]
+    #[arg(long, requires = "tokenizer", conflicts_with = "tokens")]
     show_text: bool,
     /// cache_salt of the request
     #[arg(long)]

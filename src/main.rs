@@ -2,6 +2,7 @@
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
 mod demo;
+mod doctor;
 mod events;
 mod keys;
 mod plane;
@@ -22,6 +23,7 @@ Examples:
   warmpath ctl rules list                      what a running gateway serves
   warmpath bench --url http://127.0.0.1:8080   load, with latencies and every answer checked
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
+  warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -44,6 +46,8 @@ enum Verb {
     Keys(keys::KeysArgs),
     /// Show what engines say of their KV caches, live or from a capture
     Events(events::EventsArgs),
+    /// Find out whether exact routing would work with an engine, and what is to be set where if not
+    Doctor(doctor::DoctorArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Verb::Bench(args) => warmpath_perf::run_bench(args).map_err(|e| e.to_string()),
         Verb::Keys(args) => keys::run(&args),
         Verb::Events(args) => events::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

@@ -169,6 +169,8 @@ fn what_keys_can_t_read_or_prove_is_told_with_field_value_and_cure() {
         "--tokens 1 --prompt a --tokenizer @/tokenizer.json",
         "--tokens 1 --tokenizer @/tokenizer.json",
         "--tokens 1 --show-text",
+        "--tokens 1 --template @/chat.jinja",
+        "--tokens 1 --date 2026-12-31",
         "--prompt a --tokenizer @/tokenizer.json --template @/chat.jinja",
         "--chat @/body.json --tokenizer @/tokenizer.json --date 2026-02-30",
     ] {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use warmpath_core::control::{InventoryPage, KvPlane, KvReport, SourceReport};
-use warmpath_core::shared::{Source, Tier};
+use warmpath_core::shared::{Fence, Source, Tier};
 use warmpath_core::table::{Service, Table};
 
 /// For a process without an event core: it knows nothing and follows nothing.
@@ -37,6 +37,8 @@ pub struct KvEndpoint<'a> {
     pub source: &'a Source,
     /// What the event core says of that; `None` while it does not know it.
     pub report: Option<&'a SourceReport>,
+    /// Why this service leaves it out of exact routing, if it does.
+    pub fence: Option<Fence>,
 }
 
 /// The endpoints of all services with exact routing, in the order of their numbers.
@@ -46,11 +48,18 @@ pub fn endpoints<'a>(table: &'a Table, report: Option<&'a KvReport>) -> Vec<KvEn
     let mut services: Vec<&Arc<Service>> = table.services().collect();
     services.sort_by_key(|service| service.number);
     let of = |service: &'a Service| {
-        let sources = service.exact.iter().flat_map(|exact| exact.sources.iter().enumerate());
-        sources.map(move |(index, source)| (service, index, source))
+        service
+            .exact
+            .iter()
+            .flat_map(|exact| exact.sources.iter().zip(exact.fences()).enumerate())
+            .map(move |(index, (source, fence))| (service, index, source, fence))
     };
-    let paired = services.into_iter().flat_map(|service| of(service)).map(|(service, index, source)| {
-        KvEndpoint { service, index, source, report: reports.get(&source.number()).copied() }
-    });
+    let paired =
+        services.into_iter().flat_map(|service| of(service)).map(|(service, index, source, fence)| {
+            let report = reports.get(&source.number()).copied();
+            // The event core's own word of the source is at one with the rest of its report.
+            let fence = report.and_then(|report| report.fence).or(fence.filter(|own| *own == Fence::Version));
+            KvEndpoint { service, index, source, report, fence }
+        });
     paired.collect()
 }

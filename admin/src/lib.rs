@@ -30,4 +30,5 @@ pub mod why;
 pub use ctl::{CtlArgs, CtlFault, run_ctl};
 pub use gateway::Outside;
 pub use kv::NoKv;
+pub use rules_file::RulesFile;
 pub use run::{AdminFault, DEFAULT_ADMIN, DEFAULT_SOCKET, DEFAULT_STATE_DIR, Options, run};

@@ -209,6 +209,8 @@ pub struct RankReport {
     pub rank_mismatch: u64,
     /// Blocks not admitted for want of room since start.
     pub refused: u64,
+    /// Batches that wait to be applied, or are in part: long ones, and those behind them.
+    pub waiting: u64,
     /// Replays asked for since start.
     pub replays: u64,
 }

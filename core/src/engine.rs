@@ -140,6 +140,12 @@ impl Engine {
         self.answers().takes_rank
     }
 
+    /// The base model and the adapter that a request's `model` names together, if it does. Where adapters are
+    /// models of their own, the engine tells their names.
+    pub fn split_model(self, model: &str) -> Option<(&str, &str)> {
+        (self.answers().split_model)(model)
+    }
+
     /// How it hands text to a chat template.
     pub const fn text_terms(self) -> TextTerms {
         self.answers().text

@@ -5,7 +5,7 @@ use crate::Nanos;
 use crate::decide::ring::HashRing;
 use crate::fleet::EndpointView;
 use crate::rule::{PathMatch, Rule, RuleKey, Selector};
-use crate::shared::{EndpointState, ExactState, Source, SourceSpec};
+use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -53,6 +53,22 @@ pub struct ExactService {
     pub sources: Vec<Arc<Source>>,
     /// What it remembers from request to request; kept when the rule is replaced.
     pub state: Arc<ExactState>,
+}
+
+impl ExactService {
+    /// Why each endpoint is left out of exact routing, by endpoint index: for what its source says of itself, or
+    /// since its version names blocks otherwise than the first of this rule's endpoints that told one. What other
+    /// rules make of the same source is theirs.
+    pub fn fences(&self) -> impl Iterator<Item = Option<Fence>> + '_ {
+        // A rule that fixes a version is compared with that by the event core; keys of our own fit all versions.
+        let compared =
+            |source: &Source| source.spec().version.is_none() && !source.spec().contract.is_by_tokens();
+        let first = self.sources.iter().filter(|source| compared(source)).find_map(|source| source.family());
+        self.sources.iter().map(move |source| {
+            let differs = compared(source) && source.family().is_some_and(|own| Some(own) != first);
+            source.fence().or(differs.then_some(Fence::Version))
+        })
+    }
 }
 
 /// Why no pool serves a request.

@@ -31,6 +31,7 @@ impl Chain {
                 removal: Removal::One,
                 blocks: usize::MAX,
                 rank: Some(0),
+                slice: 32 << 10,
                 seed: seed as u64,
             };
             let (mut feed, holdings) = (Feed::new(terms), Holdings::new(source, 0, &mut chain.index));
@@ -47,6 +48,12 @@ impl Chain {
         let Some((feed, holdings)) = self.ranks.get_mut(rank) else { return };
         let index = &mut self.index;
         feed.live_bytes(0, bytes, &mut |change| holdings.change(change, index));
+        while feed.is_busy() {
+            while holdings.awaits_sweep(index) {
+                index.sweep(1);
+            }
+            feed.work(0, &mut |change| holdings.change(change, index));
+        }
         holdings.flush(index);
     }
 

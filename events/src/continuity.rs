@@ -297,6 +297,14 @@ impl Stream {
         self.replay.map(|replay| replay.deadline).or(probe)
     }
 
+    /// Nobody listened until now: that neither connection was heard proves nothing.
+    pub fn excuse(&mut self, now: Nanos) {
+        self.link.heard = now;
+        if let Some(replay) = &mut self.replay {
+            replay.deadline = now + self.policy.replay_wait;
+        }
+    }
+
     /// Whether answers of a replay are awaited.
     pub fn is_replaying(&self) -> bool {
         self.replay.is_some()
@@ -320,11 +328,6 @@ impl Stream {
     /// The last applied sequence.
     pub fn last_applied(&self) -> Option<u64> {
         self.last.map(|last| last.seq)
-    }
-
-    /// Bytes that wait for a replay.
-    pub fn queued_bytes(&self) -> usize {
-        self.queue.bytes()
     }
 
     /// A live batch while no replay is under way.
@@ -460,11 +463,17 @@ impl Stream {
         self.link.inherited = false;
         self.link.verified = true;
         self.since.get_or_insert(mark.seq);
-        match out(Action::Apply { seq: mark.seq, payload }) {
+        let effect = out(Action::Apply { seq: mark.seq, payload });
+        self.found(mark.seq, effect, out);
+    }
+
+    /// What a batch did that could only be applied later; nothing that was cleared since.
+    pub fn found(&mut self, seq: u64, effect: Effect, out: Out<'_>) {
+        match effect {
             Effect::Changed => {}
             Effect::Emptied => self.since = Some(0),
             Effect::Undecodable => {
-                self.since = Some(mark.seq + 1);
+                self.since = Some(seq + 1);
                 self.reason = Some(Reason::Undecodable);
                 out(Action::Clear(Reason::Undecodable));
             }

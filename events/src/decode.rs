@@ -11,7 +11,7 @@ mod field;
 
 use crate::msgpack::{Fault, Item, Reader};
 use crate::wire::{Batch, Event, HashBytes, Removed, Stored};
-use field::Field;
+use field::{Field, List};
 
 /// Why a payload is not a batch of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,14 +40,62 @@ impl From<Fault> for Reject {
 /// counts or nothing.
 pub fn decode(payload: &[u8], naming: HashBytes, batch: &mut Batch) -> Result<(), Reject> {
     batch.clear();
-    let mut decoder = Decoder { reader: Reader::new(payload), naming, batch };
-    decoder.batch().inspect_err(|_| batch.clear())
+    let mut decoder = Decoder { reader: Reader::new(payload), naming, batch, pause: 0 };
+    let done = decoder.batch(&mut Progress::default());
+    done.map(|_| ()).inspect_err(|_| batch.clear())
+}
+
+/// The same in pieces of about `bytes`, so that a long payload holds nobody up: whether it is done. `at` is
+/// where it stands, at first the default; payload and batch have to be the same each time.
+pub(crate) fn decode_some(
+    payload: &[u8],
+    naming: HashBytes,
+    batch: &mut Batch,
+    at: &mut Progress,
+    bytes: usize,
+) -> Result<bool, Reject> {
+    if at.events.is_none() {
+        batch.clear();
+    }
+    let rest = payload.get(at.read..).unwrap_or_default();
+    let mut decoder =
+        Decoder { reader: Reader::new(rest), naming, batch, pause: rest.len().saturating_sub(bytes) };
+    let done = decoder.batch(at);
+    at.read = payload.len() - decoder.reader.left();
+    done.inspect_err(|_| batch.clear())
+}
+
+/// How far a payload is decoded.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Bytes read.
+    read: usize,
+    /// Members of the batch, once its head was read.
+    members: u32,
+    /// Events left.
+    events: Option<u32>,
+    /// The event that was left in its midst.
+    open: Option<Open>,
+}
+
+/// An event whose members are being read.
+struct Open {
+    draft: Stored,
+    kind: Option<Kind>,
+    /// What is left of an array's members by their places; `None`: a map.
+    order: Option<&'static [Field]>,
+    /// Members or pairs left.
+    left: u32,
+    /// The member that was left in its midst.
+    list: Option<List>,
 }
 
 struct Decoder<'a, 'b> {
     reader: Reader<'a>,
     naming: HashBytes,
     batch: &'b mut Batch,
+    /// Where fewer bytes than these are left, it pauses; 0: never.
+    pause: usize,
 }
 
 /// What an event's kind asks for.
@@ -83,7 +131,32 @@ impl Key {
 }
 
 impl Decoder<'_, '_> {
-    fn batch(&mut self) -> Result<(), Reject> {
+    /// Whether the batch is whole.
+    fn batch(&mut self, at: &mut Progress) -> Result<bool, Reject> {
+        let mut left = match at.events {
+            Some(left) => left,
+            None => self.head(at)?,
+        };
+        loop {
+            let mut open = match at.open.take() {
+                Some(open) => open,
+                None if left == 0 => break,
+                None => {
+                    left -= 1;
+                    self.open()?
+                }
+            };
+            if !self.members(&mut open)? {
+                (at.open, at.events) = (Some(open), Some(left));
+                return Ok(false);
+            }
+            self.close(&open)?;
+        }
+        self.tail(at.members).map(|()| true)
+    }
+
+    /// The number of events.
+    fn head(&mut self, at: &mut Progress) -> Result<u32, Reject> {
         let Item::Array(members @ 2..) = self.reader.item()? else { return Err(Reject::Batch) };
         self.batch.time = match self.reader.item()? {
             Item::Float(time) => time,
@@ -91,9 +164,11 @@ impl Decoder<'_, '_> {
             _ => return Err(Reject::Batch),
         };
         let Item::Array(events) = self.reader.item()? else { return Err(Reject::Batch) };
-        for _ in 0..events {
-            self.event()?;
-        }
+        at.members = members;
+        Ok(events)
+    }
+
+    fn tail(&mut self, members: u32) -> Result<(), Reject> {
         if members > 2 {
             self.batch.rank = match self.reader.item()? {
                 Item::Nil => None,
@@ -101,18 +176,75 @@ impl Decoder<'_, '_> {
                 _ => return Err(Reject::Batch),
             };
         }
-        self.skip(members.saturating_sub(3))?;
+        (3..members).try_for_each(|_| self.reader.skip())?;
         if self.reader.left() == 0 { Ok(()) } else { Err(Reject::Trailing) }
     }
 
-    fn event(&mut self) -> Result<(), Reject> {
-        let mut draft = Stored::default();
-        let kind = match self.reader.item()? {
-            Item::Array(members @ 1..) => self.array(members, &mut draft)?,
-            Item::Map(pairs) => self.map(pairs, &mut draft)?,
+    /// In an array a kind, then members in the order that all versions share; later ones are only ever added at
+    /// the end.
+    fn open(&mut self) -> Result<Open, Reject> {
+        let mut open = Open { draft: Stored::default(), kind: None, order: None, left: 0, list: None };
+        match self.reader.item()? {
+            Item::Array(members @ 1..) => {
+                let kind = self.label(Kind::named)?.unwrap_or(Kind::Unknown);
+                open.left = members - 1;
+                open.kind = Some(kind);
+                open.order = Some(match kind {
+                    Kind::Stored => field::STORED,
+                    Kind::Removed => field::REMOVED,
+                    Kind::Cleared | Kind::Unknown => &[],
+                });
+            }
+            Item::Map(pairs) => open.left = pairs,
             _ => return Err(Reject::Event),
+        }
+        Ok(open)
+    }
+
+    /// Whether all members are read.
+    #[inline]
+    fn members(&mut self, open: &mut Open) -> Result<bool, Reject> {
+        if let Some(list) = open.list.take() {
+            self.go_on(list, open)?;
+        }
+        while open.left > 0 && open.list.is_none() {
+            if self.is_due() {
+                return Ok(false);
+            }
+            open.left -= 1;
+            self.member(open)?;
+        }
+        Ok(open.list.is_none())
+    }
+
+    #[inline]
+    fn member(&mut self, open: &mut Open) -> Result<(), Reject> {
+        let field = match open.order {
+            Some(order) => {
+                let (first, rest) = order.split_first().unzip();
+                open.order = Some(rest.unwrap_or_default());
+                first.copied()
+            }
+            None => match self.label(Key::named)? {
+                Some(Key::Kind) => {
+                    open.kind = Some(self.label(Kind::named)?.unwrap_or(Kind::Unknown));
+                    return Ok(());
+                }
+                Some(Key::Field(field)) if open.kind != Some(Kind::Unknown) => Some(field),
+                _ => None,
+            },
         };
-        match kind {
+        match field {
+            Some(field @ (Field::Hashes | Field::Tokens)) => self.list(field, open)?,
+            Some(field) => self.field(field, &mut open.draft)?,
+            None => self.reader.skip()?,
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, open: &Open) -> Result<(), Reject> {
+        let draft = open.draft;
+        match open.kind.ok_or(Reject::Event)? {
             Kind::Stored if draft.block_size == 0 => return Err(Reject::Member("block_size")),
             Kind::Stored => self.batch.events.push(Event::Stored(draft)),
             Kind::Removed => {
@@ -124,33 +256,10 @@ impl Decoder<'_, '_> {
         Ok(())
     }
 
-    /// A kind, then members in the order that all versions share; later ones are only ever added at the end.
-    fn array(&mut self, members: u32, draft: &mut Stored) -> Result<Kind, Reject> {
-        let kind = self.label(Kind::named)?.unwrap_or(Kind::Unknown);
-        let order = match kind {
-            Kind::Stored => field::STORED,
-            Kind::Removed => field::REMOVED,
-            Kind::Cleared | Kind::Unknown => &[],
-        };
-        let mut left = members - 1;
-        for field in order.iter().take(left as usize) {
-            self.field(*field, draft)?;
-            left -= 1;
-        }
-        self.skip(left)?;
-        Ok(kind)
-    }
-
-    fn map(&mut self, pairs: u32, draft: &mut Stored) -> Result<Kind, Reject> {
-        let mut kind = None;
-        for _ in 0..pairs {
-            match self.label(Key::named)? {
-                Some(Key::Kind) => kind = Some(self.label(Kind::named)?.unwrap_or(Kind::Unknown)),
-                Some(Key::Field(field)) if kind != Some(Kind::Unknown) => self.field(field, draft)?,
-                _ => self.skip(1)?,
-            }
-        }
-        kind.ok_or(Reject::Event)
+    /// Whether this piece is long enough.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.reader.left() < self.pause
     }
 
     /// A text that `named` may know. One that it does is UTF-8 by that, and need not be looked at twice.
@@ -165,13 +274,6 @@ impl Decoder<'_, '_> {
             Item::Str(text) => Ok(named(text.as_bytes())),
             _ => Err(Reject::Event),
         }
-    }
-
-    fn skip(&mut self, values: u32) -> Result<(), Reject> {
-        for _ in 0..values {
-            self.reader.skip()?;
-        }
-        Ok(())
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns the loop and whose turn it is; must never decide about a request, nor start a thread (`thread` does). One
 //! [`EventCore::turn`] waits once, gives each connection that has bytes one buffer's worth of work, does a slice
-//! of what can wait (sweeps, fills of slower tiers) and looks after timers. Without work it sleeps until the
-//! next timer.
+//! of what is long (large batches, what waited for a replay, fills of slower tiers, sweeps) and looks after
+//! timers. Without work it sleeps until the next timer.
 
 mod client;
 mod drained;
@@ -16,6 +16,7 @@ mod report;
 mod settings;
 
 pub use drained::Pace;
+pub use places::{Places, places, unusable_places};
 pub use settings::Settings;
 
 use crate::index::Index;
@@ -31,12 +32,11 @@ use warmpath_core::{Nanos, SECOND};
 use warmpath_kvindex::Writer;
 use warmpath_ring::{Errno, Event, Listener, Ring, Sock};
 
-/// Segments swept in a turn.
-const SWEEP: usize = 4;
+/// Segments swept in a turn; a tenth of a millisecond or two each.
+const SWEEP: usize = 1;
 
-/// How long replays wait for a sweep that is under way. They are what stores most into what is to be swept, and a
-/// block that finds its segment unswept sweeps it whole before others have their turn.
-const SWEPT_FIRST: Nanos = SECOND;
+/// Ranks that have a slice of work in a turn, beside what their connections bring.
+const SLICES_A_TURN: usize = 4;
 
 /// When ports that could not be listened on are tried again.
 const LISTEN_AGAIN: Nanos = 5 * SECOND;
@@ -53,9 +53,10 @@ pub struct EventCore<R: Ring> {
     events: Vec<Event>,
     listen_faults: Vec<(SocketAddr, Errno)>,
     listen_at: Option<Nanos>,
-    is_sweeping: bool,
-    sweeping_since: Nanos,
-    is_filling: bool,
+    /// A rank has work beside what its connections bring.
+    is_working: bool,
+    /// Whose work comes next: a flow's place, and a rank.
+    work_at: (usize, usize),
 }
 
 impl<R: Ring> EventCore<R> {
@@ -70,9 +71,8 @@ impl<R: Ring> EventCore<R> {
             events: Vec::new(),
             listen_faults: Vec::new(),
             listen_at: None,
-            is_sweeping: false,
-            sweeping_since: 0,
-            is_filling: false,
+            is_working: false,
+            work_at: (0, 0),
         }
     }
 
@@ -90,7 +90,6 @@ impl<R: Ring> EventCore<R> {
         self.flows = kept;
         for mut flow in gone {
             flow.stop(&mut self.net, &mut self.index);
-            self.is_sweeping = true;
         }
         for source in wanted {
             if self.flow(source.number()).is_none() {
@@ -101,9 +100,15 @@ impl<R: Ring> EventCore<R> {
         let numbers = |sources: &[Arc<Source>]| sources.iter().map(|source| source.number()).collect();
         let exact = table.services().filter_map(|service| service.exact.as_ref());
         self.rules = exact.map(|exact| numbers(&exact.sources)).collect();
+        for at in 0..self.flows.len() {
+            let (before, own) = (&self.flows[..at], &self.flows[at]);
+            let same = |flow: &Flow| flow.source.spec().endpoint == own.source.spec().endpoint;
+            self.flows[at].is_second =
+                own.poller.is_some() && before.iter().any(|flow| flow.poller.is_some() && same(flow));
+        }
+        self.judge();
         self.listen(now);
         self.flows.iter_mut().for_each(|flow| flow.tick(now, &mut self.net, &mut self.index));
-        self.judge();
     }
 
     /// One turn: waits at most `longest` (`None`: as long as nothing is due), then works off what is there.
@@ -117,18 +122,38 @@ impl<R: Ring> EventCore<R> {
         }
         self.events = events;
         self.round(now);
+        self.work(now);
         self.look_after(now);
-        self.sweep(now);
+        if self.index.is_sweeping() {
+            self.index.sweep(SWEEP);
+        }
         Ok(())
     }
 
-    /// A slice of what clears left in the index.
-    fn sweep(&mut self, now: Nanos) {
-        if !self.is_sweeping {
-            self.sweeping_since = now;
-            return;
+    /// A slice each of what a few ranks have to do that is too long for one turn, the next ones in the next turn.
+    fn work(&mut self, now: Nanos) {
+        let mut slices = SLICES_A_TURN;
+        self.is_working = false;
+        for _ in 0..self.flows.iter().map(|flow| flow.ranks.len()).sum::<usize>() {
+            let (at, rank) = self.work_at;
+            let ranks = self.flows.get(at).map_or(0, |flow| flow.ranks.len());
+            self.work_at = match (rank + 1 < ranks, at + 1 < self.flows.len()) {
+                (true, _) => (at, rank + 1),
+                (false, true) => (at + 1, 0),
+                (false, false) => (0, 0),
+            };
+            let Some(flow) = self.flows.get_mut(at).filter(|_| rank < ranks) else { continue };
+            if !flow.has_work(rank, &self.index) {
+                continue;
+            }
+            self.is_working = true;
+            if slices == 0 {
+                self.work_at = (at, rank);
+                return;
+            }
+            slices -= 1;
+            flow.work(now, rank, &mut self.net, &mut self.index);
         }
-        self.is_sweeping = self.index.sweep(SWEEP);
     }
 
     /// Takes the drained stream of a source over, after another reader was detected; false without such a
@@ -154,7 +179,7 @@ impl<R: Ring> EventCore<R> {
 
     /// How long to wait for events.
     fn patience(&self, longest: Option<Duration>) -> Option<Duration> {
-        if self.net.has_turns() || self.is_sweeping || self.is_filling {
+        if self.net.has_turns() || self.index.is_sweeping() || self.is_working {
             return Some(Duration::ZERO);
         }
         let timers = self.flows.iter().map(Flow::next).chain(self.listen_at);
@@ -197,8 +222,11 @@ impl<R: Ring> EventCore<R> {
 
     /// One buffer of each connection that has a turn.
     fn round(&mut self, now: Nanos) {
-        let are_replays_due = !self.is_sweeping || now >= self.sweeping_since + SWEPT_FIRST;
-        for sock in self.net.round(are_replays_due) {
+        for sock in self.net.round() {
+            if self.is_held_up(sock) {
+                self.net.pass(sock);
+                continue;
+            }
             match self.net.turn(sock) {
                 Some(Turn::Bytes(owner, buffer)) => {
                     let Some(at) = self.flow(owner.source) else {
@@ -220,16 +248,20 @@ impl<R: Ring> EventCore<R> {
         }
     }
 
-    /// Timers, slices of fills, and what news of one endpoint means for the others.
+    /// Whether a connection's bytes are to wait for what its rank has to do before.
+    fn is_held_up(&mut self, sock: Sock) -> bool {
+        let Some(Owner { source, what }) = self.net.owner(sock) else { return false };
+        let Some(at) = self.flow(source) else { return false };
+        self.flows[at].is_held_up(what, &self.index)
+    }
+
+    /// Timers, and what news of one endpoint means for the others.
     fn look_after(&mut self, now: Nanos) {
-        self.is_filling = false;
         let mut is_news = false;
         for flow in &mut self.flows {
             if now >= flow.next() {
                 flow.tick(now, &mut self.net, &mut self.index);
             }
-            self.is_filling |= flow.fill(&mut self.index);
-            self.is_sweeping |= flow.take_cleared();
             is_news |= std::mem::take(&mut flow.is_news);
         }
         if self.listen_at.is_some_and(|at| now >= at) {
@@ -240,19 +272,14 @@ impl<R: Ring> EventCore<R> {
         }
     }
 
-    /// Compares all endpoints with their rules: where a rule fixes no version, with the first of its endpoints
-    /// that told one.
+    /// Compares all endpoints with their rules.
     fn judge(&mut self) {
         for at in 0..self.flows.len() {
             let number = self.flows[at].source.number();
             let rules = self.rules.iter().filter(|rule| rule.contains(&number));
-            let firsts = rules.filter_map(|rule| self.first_version(rule));
-            let engine = self.flows[at].source.spec().engine();
-            let own = self.flows[at].facts.version();
-            // Of several rules that share it, one that it does not fit leaves it out.
-            let family = |version: Version| engine.family(version);
-            let first = firsts.max_by_key(|first| own.is_some_and(|own| family(own) != family(*first)));
-            self.flows[at].judge(first);
+            let mut firsts: Vec<_> = rules.filter_map(|rule| self.first_version(rule)).collect();
+            firsts.dedup();
+            self.flows[at].judge(&firsts);
         }
     }
 

@@ -46,15 +46,23 @@ impl Verdict {
     }
 }
 
+const VERSION_CURE: &str = "run one version in the rule, give each a rule with its kvEngineVersion, or set \
+                            kvHashAlgo to tokens";
+
+/// Whether two versions name blocks alike, as far as that matters.
+fn is_alike(spec: &SourceSpec, one: Version, other: Version) -> bool {
+    let engine = spec.engine();
+    spec.contract.is_by_tokens() || engine.family(one) == engine.family(other)
+}
+
 impl Facts {
     /// The version, as far as it can be read.
     pub fn version(&self) -> Option<Version> {
         self.version.as_deref().and_then(Version::read)
     }
 
-    /// Compares with a rule's source. `first` is the version of the first endpoint of the rule that told its
-    /// own, which counts where the rule fixes none.
-    pub fn judge(&self, spec: &SourceSpec, first: Option<Version>) -> Verdict {
+    /// Compares with a rule's source.
+    pub fn judge(&self, spec: &SourceSpec) -> Verdict {
         let mut verdict = Verdict::default();
         if !self.answered {
             verdict
@@ -65,7 +73,7 @@ impl Facts {
         self.judge_block_size(spec, &mut verdict);
         self.judge_algorithm(spec, &mut verdict);
         self.judge_model(spec, &mut verdict);
-        self.judge_version(spec, first, &mut verdict);
+        self.judge_version(spec, &mut verdict);
         self.judge_ranks(spec, &mut verdict);
         self.judge_publishers(spec, &mut verdict);
         verdict
@@ -115,28 +123,28 @@ impl Facts {
         }
     }
 
-    fn judge_version(&self, spec: &SourceSpec, first: Option<Version>, verdict: &mut Verdict) {
+    fn judge_version(&self, spec: &SourceSpec, verdict: &mut Verdict) {
         let Some(text) = &self.version else { return };
-        let Some(own) = self.version() else {
-            verdict.findings.push(format!("its version {text} cannot be read: it is not compared"));
-            return;
-        };
-        let (expected, whose) = match (spec.version, first) {
-            (Some(rule), _) => (rule, "the rule's"),
-            (None, Some(first)) => (first, "the first endpoint's"),
-            (None, None) => return,
-        };
-        let engine = spec.engine();
-        let is_alike = engine.family(own) == engine.family(expected);
-        if !is_alike && !spec.contract.is_by_tokens() {
-            verdict.fence(
+        match (self.version(), spec.version) {
+            (None, _) => {
+                verdict.findings.push(format!("its version {text} cannot be read: it is not compared"));
+            }
+            (Some(own), Some(rule)) if !is_alike(spec, own, rule) => verdict.fence(
                 Fence::Version,
-                format!(
-                    "its version {own} names blocks otherwise than {whose} {expected}: run one version in the \
-                     rule, give each a rule with its kvEngineVersion, or set kvHashAlgo to tokens"
-                ),
-            );
+                format!("its version {own} names blocks otherwise than the rule's {rule}: {VERSION_CURE}"),
+            ),
+            _ => {}
         }
+    }
+
+    /// What is to be said where a rule that fixes no version leaves it out, since `first`, the version of the first
+    /// of the rule's endpoints that told one, names blocks otherwise. Other rules may let it in.
+    pub fn differs(&self, spec: &SourceSpec, first: Version) -> Option<String> {
+        let own = self.version().filter(|own| spec.version.is_none() && !is_alike(spec, *own, first))?;
+        Some(format!(
+            "its version {own} names blocks otherwise than the first endpoint's {first} of a rule that has both, \
+             which leaves it out: {VERSION_CURE}"
+        ))
     }
 
     fn judge_ranks(&self, spec: &SourceSpec, verdict: &mut Verdict) {

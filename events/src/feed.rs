@@ -2,15 +2,19 @@
 //!
 //! Owns when to dial, when to hang up and what each message goes through; must never open a socket or read a
 //! clock. Its driver compares what is wanted ([`Feed::wants_live`], [`Feed::wants_replay`]) with the sockets it
-//! has, hands bytes over as they come, and writes what waits.
+//! has, hands bytes over as they come, and writes what waits. While it is busy ([`Feed::is_busy`]) it is to be
+//! given no bytes, but a slice of work now and then ([`Feed::work`]).
+
+mod cache;
 
 use crate::backoff::Backoff;
-use crate::continuity::{Action, Effect, Policy, Reason, Standing, Stream};
-use crate::decode::{Reject, decode};
-use crate::framing::{self, Reply};
+use crate::continuity::{Action, Policy, Reason, Standing, Stream};
+use crate::decode::Reject;
+use crate::framing::{self, Live, Reply};
 use crate::residency::{Change, Removal, Residency};
 use crate::wire::{Batch, HashBytes};
 use crate::zmtp::{Connection, Fault, Limits, Message, Role};
+use cache::Cache;
 use warmpath_core::Nanos;
 
 /// What an engine file and a rule decide for a feed.
@@ -30,6 +34,8 @@ pub struct Terms {
     pub blocks: usize,
     /// The rank that its batches are of; those of another are counted and ignored. `None`: any.
     pub rank: Option<u32>,
+    /// Bytes of batches that one call works off, about; what is over it waits for [`Feed::work`].
+    pub slice: usize,
     /// Tells its waits from those of other feeds.
     pub seed: u64,
 }
@@ -98,18 +104,6 @@ struct Asked {
     sent: bool,
 }
 
-/// What batches change.
-struct Cache {
-    naming: HashBytes,
-    rank: Option<u32>,
-    residency: Residency,
-    batch: Batch,
-    counts: FeedCounts,
-    asked: Option<(u32, u64)>,
-    hang_up: bool,
-    watch: Option<Watch>,
-}
-
 type Sink<'s> = &'s mut dyn FnMut(Change<'_>);
 
 /// One (endpoint, rank).
@@ -131,19 +125,9 @@ pub struct Feed {
 impl Feed {
     /// A feed that wants to dial at once.
     pub fn new(terms: Terms) -> Self {
-        let cache = Cache {
-            naming: terms.naming,
-            rank: terms.rank,
-            residency: Residency::new(terms.removal, terms.blocks),
-            batch: Batch::default(),
-            counts: FeedCounts::default(),
-            asked: None,
-            hang_up: false,
-            watch: None,
-        };
         Feed {
             stream: Stream::new(terms.policy),
-            cache,
+            cache: Cache::new(&terms),
             live: None,
             fault: None,
             started: false,
@@ -270,6 +254,28 @@ impl Feed {
         }
     }
 
+    /// Whether batches wait to be applied.
+    pub fn is_busy(&self) -> bool {
+        self.waiting() > 0
+    }
+
+    /// Batches that wait to be applied, or are in part.
+    pub fn waiting(&self) -> usize {
+        self.cache.waiting()
+    }
+
+    /// One slice of what waits. Nobody was listened to meanwhile, so that no silence of theirs counts.
+    pub fn work(&mut self, now: Nanos, sink: Sink<'_>) {
+        while let Some((seq, effect)) = self.cache.work(sink) {
+            let cache = &mut self.cache;
+            self.stream.found(seq, effect, &mut |action| cache.act(action, sink));
+        }
+        self.stream.excuse(now);
+        let replay = self.replay.as_mut().and_then(|asked| asked.connection.as_mut());
+        self.live.iter_mut().chain(replay).for_each(|connection| connection.excuse(now));
+        self.settle(now);
+    }
+
     /// Heartbeats, silent peers, silent replays, lost last batches; when to call again.
     pub fn tick(&mut self, now: Nanos, sink: Sink<'_>) -> Nanos {
         let live = self.live.as_mut().map(|connection| connection.tick(now));
@@ -343,9 +349,9 @@ impl Feed {
         self.stream.reason()
     }
 
-    /// The last applied sequence.
+    /// The last sequence that is wholly applied.
     pub fn last_applied(&self) -> Option<u64> {
-        self.stream.last_applied()
+        if self.is_busy() { self.cache.applied() } else { self.stream.last_applied() }
     }
 
     /// The blocks that the rank holds.
@@ -368,24 +374,47 @@ impl Feed {
         self.stream.connected(now, identity, &mut |action| cache.act(action, sink));
     }
 
-    fn live_message(&mut self, now: Nanos, message: Message<'_>, sink: Sink<'_>) -> bool {
-        let Ok(live) = framing::live(message) else { return false };
+    fn live_message(&mut self, now: Nanos, mut message: Message<'_>, sink: Sink<'_>) -> bool {
+        let Ok(live) = framing::live(&message) else { return false };
         self.live_backoff.succeed();
+        self.hand_over(&live);
         let cache = &mut self.cache;
         self.stream.live(now, live.seq, live.payload, &mut |action| cache.act(action, sink));
+        self.take_over(&mut message, framing::LIVE_PAYLOAD);
         true
     }
 
-    fn replay_message(&mut self, now: Nanos, attempt: u32, message: Message<'_>, sink: Sink<'_>) -> bool {
-        let cache = &mut self.cache;
-        let mut out = |action: Action<'_>| cache.act(action, sink);
-        match framing::reply(message) {
-            Ok(Reply::Batch(live)) => self.stream.replayed(now, attempt, live.seq, live.payload, &mut out),
-            Ok(Reply::End) => self.stream.replay_ended(now, attempt, &mut out),
+    fn replay_message(&mut self, now: Nanos, attempt: u32, mut message: Message<'_>, sink: Sink<'_>) -> bool {
+        match framing::reply(&message) {
+            Ok(Reply::Batch(live)) => {
+                self.hand_over(&live);
+                let cache = &mut self.cache;
+                let mut out = |action: Action<'_>| cache.act(action, sink);
+                self.stream.replayed(now, attempt, live.seq, live.payload, &mut out);
+                let last = message.len() - 1;
+                self.take_over(&mut message, last);
+            }
+            Ok(Reply::End) => {
+                let cache = &mut self.cache;
+                self.stream.replay_ended(now, attempt, &mut |action| cache.act(action, sink));
+            }
             Err(_) => return false,
         }
         self.replay_backoff.succeed();
         true
+    }
+
+    /// A long message is given away where it has to wait: copying it would take longer than its turn.
+    fn hand_over(&mut self, live: &Live<'_>) {
+        self.cache.arriving = self.cache.is_long(live.payload).then_some(live.seq);
+    }
+
+    fn take_over(&mut self, message: &mut Message<'_>, frame: usize) {
+        if self.cache.arriving.is_some()
+            && let Some(place) = message.place(frame)
+        {
+            self.cache.arrived(message.bytes(), place);
+        }
     }
 
     /// Takes up what the stream asked for and hangs up what it no longer needs.
@@ -398,58 +427,7 @@ impl Feed {
         if std::mem::take(&mut self.cache.hang_up) {
             self.live_closed(at);
         }
-    }
-}
-
-impl Cache {
-    fn act(&mut self, action: Action<'_>, sink: Sink<'_>) -> Effect {
-        match action {
-            Action::Apply { seq, payload } => return self.apply(seq, payload, sink),
-            Action::Clear(reason) => {
-                self.counts.cleared += 1;
-                self.tell(Step::Cleared(reason));
-                self.residency.clear(sink);
-            }
-            Action::AskReplay { attempt, from } => {
-                self.counts.replays += 1;
-                self.tell(Step::Asked { from });
-                self.asked = Some((attempt, from));
-            }
-            Action::Reconnect => {
-                self.tell(Step::Reconnecting);
-                self.hang_up = true;
-            }
-        }
-        Effect::Changed
-    }
-
-    fn apply(&mut self, seq: u64, payload: &[u8], sink: Sink<'_>) -> Effect {
-        if let Err(reject) = decode(payload, self.naming, &mut self.batch) {
-            match reject {
-                Reject::Format(_) => self.counts.undecodable += 1,
-                _ => self.counts.schema_mismatch += 1,
-            }
-            self.tell(Step::Undecodable { seq, reject });
-            return Effect::Undecodable;
-        }
-        if self.rank.zip(self.batch.rank).is_some_and(|(own, named)| own != named) {
-            self.counts.rank_mismatch += 1;
-            self.counts.rank_mismatch_run += 1;
-            return Effect::Changed;
-        }
-        self.counts.rank_mismatch_run = 0;
-        self.counts.applied += 1;
-        self.counts.unknown_events += u64::from(self.batch.unknown);
-        if let Some(watch) = &mut self.watch {
-            watch(Step::Applied { seq, batch: &self.batch });
-        }
-        if self.residency.apply(&self.batch, sink) { Effect::Emptied } else { Effect::Changed }
-    }
-
-    fn tell(&mut self, step: Step<'_>) {
-        if let Some(watch) = &mut self.watch {
-            watch(step);
-        }
+        self.cache.rest();
     }
 }
 

@@ -6,6 +6,9 @@ use crate::zmtp::Message;
 /// The sequence of a replay's end marker. No batch has it.
 pub const END: u64 = u64::MAX;
 
+/// The frame of a published message that is its payload; of an answer to a replay it is the last.
+pub(crate) const LIVE_PAYLOAD: usize = 2;
+
 /// A message whose frames fit no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misframed;
@@ -29,8 +32,10 @@ pub enum Reply<'a> {
 }
 
 /// Reads a message of the publish socket. Frames that a later version may add after the payload are ignored.
-pub fn live<'a>(message: Message<'a>) -> Result<Live<'a>, Misframed> {
-    let (Some(seq), Some(payload)) = (message.frame(1), message.frame(2)) else { return Err(Misframed) };
+pub fn live<'a>(message: &'a Message<'_>) -> Result<Live<'a>, Misframed> {
+    let (Some(seq), Some(payload)) = (message.frame(1), message.frame(LIVE_PAYLOAD)) else {
+        return Err(Misframed);
+    };
     match sequence(seq)? {
         END => Err(Misframed),
         seq => Ok(Live { seq, payload }),
@@ -39,7 +44,7 @@ pub fn live<'a>(message: Message<'a>) -> Result<Live<'a>, Misframed> {
 
 /// Reads an answer of the replay socket: an empty delimiter, then sequence and payload; since vLLM 0.26 and
 /// SGLang 0.5.23 the topic stands before the sequence. The number of frames tells which.
-pub fn reply<'a>(message: Message<'a>) -> Result<Reply<'a>, Misframed> {
+pub fn reply<'a>(message: &'a Message<'_>) -> Result<Reply<'a>, Misframed> {
     if message.frame(0) != Some(b"") {
         return Err(Misframed);
     }
@@ -71,8 +76,8 @@ fn sequence(frame: &[u8]) -> Result<u64, Misframed> {
 mod tests {
     use super::*;
 
-    fn with<T>(frames: &[&[u8]], test: impl FnOnce(Message<'_>) -> T) -> T {
-        let bytes = frames.concat();
+    fn with<T>(frames: &[&[u8]], test: impl FnOnce(&Message<'_>) -> T) -> T {
+        let mut bytes = frames.concat();
         let ends: Vec<usize> = frames
             .iter()
             .scan(0, |end, frame| {
@@ -80,7 +85,7 @@ mod tests {
                 Some(*end)
             })
             .collect();
-        test(Message::new(&bytes, &ends))
+        test(&Message::new(&mut bytes, &ends))
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! that is there, filled in slices with what is nearer, and told to decisions when they are whole.
 
 use crate::drain::DrainChange;
-use crate::index::Index;
+use crate::index::{Index, Sweep};
 use crate::naming::Naming;
-use crate::residency::{Change, Content, Residency, Shelf};
+use crate::residency::{Change, Content, FEW, Residency, Shelf};
 use crate::wire::{Medium, SpecKind, Stored};
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,9 +45,6 @@ pub(crate) struct HoldingCounts {
     pub uncounted_groups: u64,
 }
 
-/// Up to so many blocks a rank that is cleared has them taken back one by one, which takes a millisecond.
-const TAKEN_BACK: usize = 1 << 15;
-
 /// Writes that wait at most.
 const PENDING: usize = 1_024;
 
@@ -77,7 +74,8 @@ pub(crate) struct Holdings {
     wanted: [bool; TIERS],
     fills: Vec<Fill>,
     pending: Pending,
-    has_cleared: bool,
+    /// What is to be swept before anything is stored.
+    awaited: Option<Sweep>,
     pub counts: HoldingCounts,
 }
 
@@ -95,7 +93,7 @@ impl Holdings {
             wanted: [false; TIERS],
             fills: Vec::new(),
             pending: Pending::default(),
-            has_cleared: false,
+            awaited: None,
             counts: HoldingCounts::default(),
             source,
         };
@@ -159,16 +157,19 @@ impl Holdings {
 
     /// Nothing is held any more; of what was, if that is known.
     pub fn clear(&mut self, was: Option<&Residency>, index: &mut Index) {
-        self.has_cleared = true;
         // Another process may follow, with blocks of another size.
         (self.counts.wrong_size, self.counts.counted) = (0, 0);
-        match was.filter(|was| was.len() <= TAKEN_BACK) {
+        match was.filter(|was| was.len() <= FEW) {
             Some(was) => self.take_back(was, index),
             None => self.pending.writes.clear(),
         }
         self.naming.clear();
+        let mut is_stale = false;
         for holder in self.holders.iter().flatten() {
-            index.clear(*holder);
+            is_stale |= index.clear(*holder);
+        }
+        if is_stale {
+            self.awaited = index.sweep_under_way();
         }
         self.wanted = [false; TIERS];
         for fill in std::mem::take(&mut self.fills) {
@@ -203,13 +204,13 @@ impl Holdings {
         }
     }
 
-    /// One slice of a fill; whether there is more. What is gone meanwhile stays away.
-    pub fn fill(&mut self, residency: &Residency, index: &mut Index) -> bool {
-        let Some(fill) = self.fills.last_mut() else { return false };
+    /// One slice of a fill. What is gone meanwhile stays away.
+    pub fn fill(&mut self, residency: &Residency, index: &mut Index) {
+        let Some(fill) = self.fills.last_mut() else { return };
         let (at, group) = (fill.tier, self.group.unwrap_or(0));
         let slice = fill.hashes.split_off(fill.hashes.len().saturating_sub(SLICE));
         let is_done = fill.hashes.is_empty();
-        let Some(holder) = self.holders[at] else { return self.fills.pop().is_some() };
+        let Some(holder) = self.holders[at] else { return drop(self.fills.pop()) };
         for (hash, depth) in slice {
             let nearest = residency.nearest(group, hash);
             if let Some(key) = nearest.filter(|near| tier(*near) <= at).and_then(|_| self.naming.key(hash)) {
@@ -220,7 +221,6 @@ impl Holdings {
             self.fills.pop();
             self.publish(at);
         }
-        !self.fills.is_empty()
     }
 
     /// Blocks by tier, as the index has them.
@@ -228,9 +228,15 @@ impl Holdings {
         self.holders.map(|holder| holder.map_or(0, |holder| index.held(holder) as u64))
     }
 
-    /// Whether anything was cleared since this was last asked.
-    pub fn take_cleared(&mut self) -> bool {
-        std::mem::take(&mut self.has_cleared)
+    /// Whether what it would store next had better wait for a sweep of the index.
+    pub fn awaits_sweep(&mut self, index: &Index) -> bool {
+        self.awaited = self.awaited.filter(|sweep| !index.is_swept(*sweep));
+        self.awaited.is_some()
+    }
+
+    /// Whether a tier is being filled.
+    pub fn is_filling(&self) -> bool {
+        !self.fills.is_empty()
     }
 
     /// The group whose blocks count, once one was seen.
@@ -346,6 +352,8 @@ impl Holdings {
     fn register(&mut self, at: usize, index: &mut Index) {
         self.holders[at] = index.register(self.source.holder_name(self.rank, Tier::ALL[at]));
         self.bits_lacking |= self.holders[at].is_none();
+        // Its bit may have been another's a moment ago.
+        self.awaited = self.awaited.or(index.sweep_under_way());
     }
 
     /// From now on decisions see this holder.

@@ -11,11 +11,22 @@ const LOOKS: usize = 16;
 pub(crate) struct Index {
     writer: Writer,
     pub scratch: Scratch,
+    /// Something cleared is still to be swept.
+    is_sweeping: bool,
+    /// Segments swept so far.
+    swept: u64,
+}
+
+/// A clear that is still to be swept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    /// What will have been swept when it is over.
+    until: u64,
 }
 
 impl Index {
     pub fn new(writer: Writer) -> Index {
-        Index { writer, scratch: Scratch::default() }
+        Index { writer, scratch: Scratch::default(), is_sweeping: false, swept: 0 }
     }
 
     pub fn register(&mut self, name: u64) -> Option<Holder> {
@@ -24,6 +35,7 @@ impl Index {
 
     pub fn release(&mut self, holder: Holder) {
         self.writer.release(holder);
+        self.is_sweeping = true;
     }
 
     /// Consecutive blocks of a prompt, from block `depth` on. How many found no room.
@@ -36,14 +48,36 @@ impl Index {
         self.writer.write(holder, writes).0.refused
     }
 
-    /// Visible at once; what is left of it is swept later.
-    pub fn clear(&mut self, holder: Holder) {
+    /// Visible at once; whether something is left of it, to be swept later.
+    pub fn clear(&mut self, holder: Holder) -> bool {
+        let is_stale = self.writer.held(holder) > 0;
         self.writer.clear(holder);
+        self.is_sweeping |= is_stale;
+        is_stale
     }
 
-    /// Sweeps so many segments; whether some are left.
-    pub fn sweep(&mut self, segments: usize) -> bool {
-        self.writer.sweep(segments) > 0
+    /// Whether anything is still to be swept.
+    pub fn is_sweeping(&self) -> bool {
+        self.is_sweeping
+    }
+
+    /// Sweeps so many segments.
+    pub fn sweep(&mut self, segments: usize) {
+        self.is_sweeping = self.writer.sweep(segments) > 0;
+        self.swept += segments as u64;
+    }
+
+    /// The sweep of all that is cleared by now; `None`: nothing is left to sweep. Whoever stores before it is over
+    /// sweeps each segment that it comes to, at once. Sweeping goes round: later clears make none wait longer.
+    pub fn sweep_under_way(&mut self) -> Option<Sweep> {
+        let stale = self.writer.sweep(0) as u64;
+        self.is_sweeping = stale > 0;
+        self.is_sweeping.then_some(Sweep { until: self.swept + stale })
+    }
+
+    /// Whether that sweep is over.
+    pub fn is_swept(&self, sweep: Sweep) -> bool {
+        !self.is_sweeping || self.swept >= sweep.until
     }
 
     /// A page of a holder's keys, and where the next one begins.

@@ -108,6 +108,26 @@ pub struct Residency {
     counts: Counts,
 }
 
+/// Up to so many blocks are few: a rank that has no more is cleared by its keys, which takes a millisecond. A larger
+/// one is cleared as a whole, and what it stores next waits until the index is swept.
+pub(crate) const FEW: usize = 1 << 15;
+
+/// How far a batch is applied.
+#[derive(Default)]
+pub(crate) struct Applied {
+    event: usize,
+    /// Blocks of that event.
+    block: usize,
+    /// How deep in its prompt the next of them is.
+    depth: u32,
+    /// Hashes that were touched ahead.
+    touched: usize,
+    /// It emptied the cache.
+    pub has_emptied: bool,
+    /// The last step cleared more than a few blocks.
+    pub has_cleared_many: bool,
+}
+
 /// Blocks of a batch that are touched before they are looked for: as many as a core can wait for at once.
 const AHEAD: usize = 16;
 
@@ -122,18 +142,41 @@ impl Residency {
 
     /// Applies a batch. Whether it emptied the cache at some point.
     pub fn apply(&mut self, batch: &Batch, sink: &mut dyn FnMut(Change<'_>)) -> bool {
-        let (mut emptied, mut touched) = (false, 0);
-        for event in &batch.events {
-            match event {
-                Event::Stored(stored) => self.store_all(batch, stored, &mut touched, sink),
-                Event::Removed(removed) => self.remove_all(batch, *removed, &mut touched, sink),
+        let mut at = Applied::default();
+        while !self.apply_some(batch, &mut at, usize::MAX, sink) {}
+        at.has_emptied
+    }
+
+    /// Applies up to `blocks` blocks of a batch from `at` on, at first the default, and no more than the clear of
+    /// a large rank: whether it is done.
+    pub(crate) fn apply_some(
+        &mut self,
+        batch: &Batch,
+        at: &mut Applied,
+        blocks: usize,
+        sink: &mut dyn FnMut(Change<'_>),
+    ) -> bool {
+        let mut left = blocks;
+        at.has_cleared_many = false;
+        while let Some(event) = batch.events.get(at.event) {
+            let is_whole = match event {
+                Event::Stored(stored) => self.store_some(batch, stored, at, &mut left, sink),
+                Event::Removed(removed) => self.remove_some(batch, *removed, at, &mut left, sink),
                 Event::Cleared => {
-                    self.clear(sink);
-                    emptied = true;
+                    at.has_cleared_many = self.clear(sink);
+                    at.has_emptied = true;
+                    true
                 }
+            };
+            if !is_whole {
+                return false;
+            }
+            (at.event, at.block) = (at.event + 1, 0);
+            if at.has_cleared_many {
+                break;
             }
         }
-        emptied
+        at.event == batch.events.len()
     }
 
     /// One more copy of a block, `depth` blocks into its prompt. Whether it is new on this shelf.
@@ -179,11 +222,11 @@ impl Residency {
         }
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self, sink: &mut dyn FnMut(Change<'_>)) {
+    /// Forgets everything; whether that was more than is taken back by keys.
+    pub fn clear(&mut self, sink: &mut dyn FnMut(Change<'_>)) -> bool {
         sink(Change::Cleared(self));
         self.shelves.clear();
-        self.held = 0;
+        std::mem::take(&mut self.held) > FEW
     }
 
     /// Copies of a block on a shelf.
@@ -252,19 +295,25 @@ impl Residency {
         self.counts
     }
 
-    fn store_all(
+    /// Whether the event is stored to its end.
+    fn store_some(
         &mut self,
         batch: &Batch,
         stored: &Stored,
-        touched: &mut usize,
+        at: &mut Applied,
+        left: &mut usize,
         sink: &mut dyn FnMut(Change<'_>),
-    ) {
+    ) -> bool {
         let shelf = Shelf::from(stored.place);
         let hashes = batch.hashes(stored.hashes);
         let spans = spans(batch, stored);
-        let (mut parent, mut depth) = (stored.parent, self.depth_behind(shelf.group, stored.parent));
-        for (block, hash) in hashes.iter().enumerate() {
-            self.touch(batch, stored.hashes, block, touched);
+        let (mut parent, mut depth) = match at.block.checked_sub(1) {
+            Some(before) => (hashes.get(before).copied(), at.depth),
+            None => (stored.parent, self.depth_behind(shelf.group, stored.parent)),
+        };
+        let end = hashes.len().min(at.block.saturating_add(*left));
+        for (block, hash) in hashes.iter().enumerate().take(end).skip(at.block) {
+            self.touch(batch, stored.hashes, block, &mut at.touched);
             if self.store(shelf, *hash, depth) {
                 let content = spans.as_ref().map(|(tokens, span, width)| Content {
                     parent,
@@ -280,22 +329,32 @@ impl Residency {
             parent = Some(*hash);
             depth = depth.saturating_add(1);
         }
+        *left -= end - at.block;
+        (at.block, at.depth) = (end, depth);
+        end == hashes.len()
     }
 
-    fn remove_all(
+    /// Whether the event is done to its end.
+    fn remove_some(
         &mut self,
         batch: &Batch,
         removed: Removed,
-        touched: &mut usize,
+        at: &mut Applied,
+        left: &mut usize,
         sink: &mut dyn FnMut(Change<'_>),
-    ) {
+    ) -> bool {
         let shelf = Shelf::from(removed.place);
-        for (block, hash) in batch.hashes(removed.hashes).iter().enumerate() {
-            self.touch(batch, removed.hashes, block, touched);
+        let hashes = batch.hashes(removed.hashes);
+        let end = hashes.len().min(at.block.saturating_add(*left));
+        for (block, hash) in hashes.iter().enumerate().take(end).skip(at.block) {
+            self.touch(batch, removed.hashes, block, &mut at.touched);
             if self.remove(shelf, *hash) {
                 sink(Change::Gone { shelf, hash: *hash, also: self.also(shelf, *hash) });
             }
         }
+        *left -= end - at.block;
+        at.block = end;
+        end == hashes.len()
     }
 
     /// Before a block is looked for: has it and the batch's next ones touched, those of further events too, if

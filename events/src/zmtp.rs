@@ -9,7 +9,7 @@
 //! use warmpath_events::zmtp::{Connection, Limits, Role};
 //!
 //! let now = 0; // nanoseconds of a monotonic clock
-//! let mut ours = Connection::new(Role::subscriber(b""), Limits::default(), now);
+//! let mut ours = Connection::new(Role::Sub(Vec::new()), Limits::default(), now);
 //! assert_eq!(ours.output().len(), 64); // the greeting: to be written to the socket
 //! assert!(ours.receive(now, b"HTTP/1.1 400 Bad Request", &mut |_| ()).is_err());
 //! ```
@@ -85,15 +85,15 @@ pub enum Fault {
 }
 
 /// A message as it came: one or more frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    bytes: &'a [u8],
+    bytes: &'a mut Vec<u8>,
     ends: &'a [usize],
 }
 
 impl<'a> Message<'a> {
     /// From all bodies in a row and the end of each.
-    pub(crate) fn new(bytes: &'a [u8], ends: &'a [usize]) -> Self {
+    pub(crate) fn new(bytes: &'a mut Vec<u8>, ends: &'a [usize]) -> Self {
         Message { bytes, ends }
     }
 
@@ -104,16 +104,25 @@ impl<'a> Message<'a> {
     }
 
     /// The body of a frame, counted from 0.
-    pub fn frame(&self, index: usize) -> Option<&'a [u8]> {
-        let end = *self.ends.get(index)?;
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        Some(&self.bytes[start..end])
+    pub fn frame(&self, index: usize) -> Option<&[u8]> {
+        let (start, end) = self.place(index)?;
+        self.bytes.get(start..end)
     }
 
     /// All bodies in order.
-    pub fn frames(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let message = *self;
-        (0..message.len()).filter_map(move |index| message.frame(index))
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|index| self.frame(index))
+    }
+
+    /// Where in all bytes a frame begins and ends.
+    pub(crate) fn place(&self, index: usize) -> Option<(usize, usize)> {
+        let end = *self.ends.get(index)?;
+        Some((index.checked_sub(1).map_or(0, |before| self.ends[before]), end))
+    }
+
+    /// All bodies in a row, to be taken by whoever keeps a long message.
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        self.bytes
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use warmpath_core::SECOND;
 use warmpath_core::block::BlockSize;
 use warmpath_core::control::{RankReport, SourceReport};
-use warmpath_core::engine::{Algo, Engine, Seed, Terms};
+use warmpath_core::engine::{Algo, Engine, Seed, Terms, Version};
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body;
 use warmpath_core::rule::{KvExact, KvPorts, RankMode, Rule};
@@ -139,6 +139,11 @@ struct Bench {
 
 impl Bench {
     fn new(engine: Engine, algo: Algo, scripts: Vec<Script>) -> Bench {
+        Bench::of_blocks(1_000, engine, algo, scripts)
+    }
+
+    /// An index for so many blocks.
+    fn of_blocks(blocks: usize, engine: Engine, algo: Algo, scripts: Vec<Script>) -> Bench {
         let mut sim = Sim::new(7, Sizes { buffers: 64, ..Sizes::default() }, Weather::default());
         let scripts: Vec<_> = scripts.into_iter().map(|script| Rc::new(RefCell::new(script))).collect();
         for (at, script) in scripts.iter().enumerate() {
@@ -151,7 +156,7 @@ impl Bench {
                 }
             }
         }
-        let (writer, _) = index(Plan::for_blocks(1_000, 64, 1).expect("a plan"), 1);
+        let (writer, _) = index(Plan::for_blocks(blocks, 64, 1).expect("a plan"), 1);
         let terms = Terms { seed: Seed::Given("0"), ..Terms::plain(algo, BlockSize::SIXTEEN) };
         let terms = Terms { block_size: engine.rule_block_size(), ..terms };
         let endpoints: Vec<_> = (1..=scripts.len())
@@ -193,6 +198,12 @@ impl Bench {
 
     fn rank(&self) -> RankReport {
         self.source(0).ranks[0].clone()
+    }
+
+    /// What the rule of this place makes of its endpoints.
+    fn fences(&self, rule: usize) -> Vec<Option<Fence>> {
+        let service = self.table.services().nth(rule).expect("a rule");
+        service.exact.as_ref().expect("an exact rule").fences().collect()
     }
 
     fn fence(&self, at: usize) -> Option<Fence> {
@@ -285,9 +296,51 @@ fn endpoints_are_compared_with_the_first_that_told_its_version() {
     let scripts = vec![vllm("0.32.0", 9), vllm("0.30.0", 9), vllm("0.31.2", 9), Script::default()];
     let mut bench = Bench::new(Engine::Vllm, Algo::Sha256Cbor, scripts);
     bench.run(3);
-    let fences: Vec<_> = (0..4).map(|at| bench.fence(at)).collect();
-    assert_eq!(fences, [None, Some(Fence::Version), None, None]);
-    assert_eq!(bench.source(1).version, "0.30.0");
+    assert_eq!(bench.fences(0), [None, Some(Fence::Version), None, None]);
+    assert_eq!((bench.fence(1), bench.source(1).version.as_str()), (None, "0.30.0"));
+    assert!(bench.source(1).findings.iter().any(|finding| finding.contains("first endpoint's 0.32.0")));
+    assert!(bench.source(2).findings.iter().all(|finding| !finding.contains("names blocks otherwise")));
+}
+
+#[test]
+fn a_version_that_does_not_fit_one_rule_is_let_in_by_another() {
+    let mut bench = Bench::new(Engine::Vllm, Algo::Sha256Cbor, vec![vllm("0.32.0", 9), vllm("0.30.0", 9)]);
+    let both = bench.rule.clone();
+    let mut alone = both.clone();
+    alone.key.vip.set_port(81);
+    alone.endpoints.remove(0);
+    let mut fixed = alone.clone();
+    fixed.key.vip.set_port(82);
+    let exact = fixed.exact.as_mut().expect("an exact rule");
+    exact.version = Version::read("0.32.0");
+    bench.follow(vec![both, alone.clone(), fixed]);
+    assert_eq!(bench.table.sources().len(), 3, "what fixes no version is followed once");
+    bench.run(3);
+    assert_eq!(bench.fences(0), [None, Some(Fence::Version)]);
+    assert_eq!(bench.fences(1), [None]);
+    assert_eq!(bench.fences(2), [Some(Fence::Version)]);
+    // The rule that has both is gone: nothing else changes.
+    bench.follow(vec![alone]);
+    assert_eq!(bench.fences(0), [None]);
+    assert!(bench.source(0).findings.iter().all(|finding| !finding.contains("names blocks otherwise")));
+}
+
+#[test]
+fn rules_of_other_terms_do_not_drain_one_engine_twice() {
+    let http = [("/server_info", "{}".to_owned()), ("/kv_cache_events", "[]".to_owned())];
+    let script = Script { http: http.into(), ..Script::default() };
+    let mut bench = Bench::new(Engine::Trtllm, Algo::BlockhashTrtllm, vec![script]);
+    let first = bench.rule.clone();
+    let mut second = first.clone();
+    second.key.vip.set_port(81);
+    second.exact.as_mut().expect("an exact rule").ranks = 2;
+    bench.follow(vec![first, second.clone()]);
+    bench.run(5);
+    assert_eq!((bench.fences(0), bench.fences(1)), (vec![None], vec![Some(Fence::Ownership)]));
+    assert!(bench.source(1).findings.iter().any(|finding| finding.contains("taken but once")));
+    bench.follow(vec![second]);
+    bench.run(2);
+    assert_eq!((bench.fences(0), bench.source(0).ranks[0].connected), (vec![None], true));
 }
 
 #[test]
@@ -353,4 +406,91 @@ fn a_source_that_no_rule_names_any_more_is_let_go() {
     let rest = bench.core.inventory(bench.source(0).source, 0, Tier::Gpu, next, 9).expect("a page");
     assert_eq!((page.total, rest.next, page.keys.len() + rest.keys.len()), (2, None, 2));
     assert_eq!(bench.core.inventory(bench.source(0).source, 9, Tier::Gpu, 0, 1), None);
+}
+
+/// An engine whose batches are short and many, so that its bytes wait while another's long work goes on.
+fn chatty() -> Script {
+    let mut script = vllm("0.30.0", 100_000);
+    script.payloads = (0..20_000).map(|hash| stored(0, &[1 << 40 | hash], &[])).collect();
+    script
+}
+
+/// The most blocks that one rank may store in one turn: a receive buffer's worth and a slice.
+const TURN_BLOCKS: u64 = 16 * 1024 / 9 + 32 * 1024 / 8;
+
+impl Bench {
+    /// Turns that take 200 µs each, until `is_over`; `look` after each.
+    fn turns(&mut self, is_over: impl Fn(&Bench) -> bool, mut look: impl FnMut(&Bench)) {
+        for _ in 0..100_000 {
+            if is_over(self) {
+                return;
+            }
+            self.core.turn(Some(Duration::from_millis(1))).expect("a simulated ring");
+            self.core.ring().pass(200_000);
+            look(self);
+        }
+        panic!("never over: {:?}", self.core.report(0).sources);
+    }
+}
+
+#[test]
+fn others_have_their_turns_while_a_long_batch_is_worked_off() {
+    let hashes: Vec<u64> = (0..60_000).map(|hash| 1 << 50 | hash).collect();
+    let mut long = vllm("0.30.0", 100_000);
+    long.payloads = vec![stored(0, &hashes, &[]), stored(0, &[7], &[])];
+    let mut bench = Bench::of_blocks(200_000, Engine::Vllm, Algo::Sha256Cbor, vec![long, chatty()]);
+    let (mut slices, mut between, mut before) = (0, Vec::new(), 0);
+    bench.turns(
+        |bench| bench.rank().sequence == Some(1),
+        |bench| {
+            let (long, other) = (bench.rank(), bench.source(1).ranks[0].sequence);
+            assert!(long.stored - before <= TURN_BLOCKS, "{} blocks in one turn", long.stored - before);
+            before = long.stored;
+            if long.waiting > 0 {
+                slices += 1;
+                between.push(other);
+                assert_eq!(long.sequence, None, "nothing is told to be applied that is not");
+                assert!(!bench.table.sources()[0].is_complete(0));
+            }
+        },
+    );
+    assert_eq!(bench.rank().blocks[0], 60_001, "{:?}", bench.rank());
+    // 16 to decode 540 kB and 15 to apply them; the first and the last show otherwise.
+    assert!(slices > 25, "in {slices} slices");
+    between.dedup();
+    assert!(between.len() > 3, "between them the other's batches were applied: {between:?}");
+    let rank = bench.rank();
+    assert_eq!((rank.blocks[0], rank.standing), (60_001, "complete"), "{rank:?}");
+}
+
+#[test]
+fn others_have_their_turns_while_a_large_rank_that_was_cleared_waits_for_the_sweep() {
+    let mut cleared = Vec::new();
+    let event = Value::Array(vec![Value::from("AllBlocksCleared")]);
+    let batch = Value::Array(vec![Value::F64(1.5), Value::Array(vec![event]), Value::from(0)]);
+    rmpv::encode::write_value(&mut cleared, &batch).expect("into memory");
+    let mut large = vllm("0.30.0", 100_000);
+    for from in 0..40 {
+        let hashes: Vec<u64> = (0..1_000).map(|hash| (1 << 50) + from * 1_000 + hash).collect();
+        large.payloads.push(stored(0, &hashes, &[]));
+    }
+    large.payloads.extend([cleared, stored(0, &[1, 2, 3], &[])]);
+    let mut bench = Bench::of_blocks(200_000, Engine::Vllm, Algo::Sha256Cbor, vec![large, chatty()]);
+    let mut waits = Vec::new();
+    bench.turns(
+        |bench| bench.rank().sequence == Some(41),
+        |bench| {
+            let rank = bench.rank();
+            if rank.sequence == Some(40) {
+                assert_eq!((rank.blocks[0], rank.waiting), (0, 1), "the clear shows at once");
+                assert_eq!(bench.table.sources()[0].blocks(0), 0);
+                waits.push(bench.source(1).ranks[0].sequence);
+            }
+        },
+    );
+    // A segment a turn: the smallest index for so many blocks has 32.
+    assert!(waits.len() >= 32, "{} turns", waits.len());
+    waits.dedup();
+    assert!(waits.len() > 3, "between them the other's batches were applied: {waits:?}");
+    assert_eq!(bench.rank().blocks[0], 3);
 }

@@ -69,7 +69,7 @@ fn check(lines: &[Value], answers: &[Vec<Vec<u8>>], topic: &Value) {
     let mut dealer = Connection::new(Role::Dealer, Limits::default(), 0);
     let (mut batches, mut ended) = (Vec::new(), false);
     dealer
-        .receive(0, &router(answers), &mut |message| match framing::reply(message).expect("a reply") {
+        .receive(0, &router(answers), &mut |message| match framing::reply(&message).expect("a reply") {
             Reply::Batch(live) => batches.push((live.seq, live.payload.to_vec())),
             Reply::End => ended = true,
         })

@@ -56,10 +56,12 @@ impl Overlap {
             true => view.jump(prompt.keys, &asked, &mut self.runs),
             false => view.walk(prompt.keys, &asked, &mut self.runs),
         }
-        for (endpoint, source) in prompt.exact.sources.iter().enumerate() {
+        let sources = prompt.exact.sources.iter().zip(prompt.exact.fences());
+        for (endpoint, (source, fence)) in sources.enumerate() {
             for rank in ranks(prompt) {
                 let runs = runs(source, rank, &view, &self.runs);
-                self.candidates.push(candidate(prompt, endpoint, source, rank, runs));
+                let fenced = fence.is_some();
+                self.candidates.push(Candidate { fenced, ..candidate(prompt, endpoint, source, rank, runs) });
             }
         }
         drop(view);
@@ -144,6 +146,6 @@ fn candidate(
         held: source.blocks(rank),
         available: view.is_some_and(|view| view.available),
         backup: view.is_some_and(|view| view.backup),
-        fenced: source.fence().is_some(),
+        fenced: false,
     }
 }

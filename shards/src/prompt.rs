@@ -6,7 +6,7 @@ use std::sync::Arc;
 use warmpath_core::block::BlockKey;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
-use warmpath_core::engine::{Contract, Extras, Lora, Scratch};
+use warmpath_core::engine::{self, Contract, Extras, Lora, Scratch};
 use warmpath_core::shared::Adapter;
 use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
 use warmpath_prompt::{Api, Beside, Checkpoints, Date, Desk, Model, Plan, Request, Scheme, beside};
@@ -129,11 +129,15 @@ impl Terms {
         Request { body, members, today: self.today, tools: self.scheme.tools() }
     }
 
-    /// What names blocks beside their tokens.
-    fn extras<'a>(&'a self, beside: &'a Beside) -> Extras<'a> {
+    /// What names blocks beside their tokens. An adapter in a namespace has a name that nobody outside the engine
+    /// knows, made of both.
+    fn extras<'a>(&'a self, beside: &'a Beside) -> Result<Extras<'a>, Decline> {
+        if self.adapter.is_some() && beside.namespace.is_some() {
+            return Err(Decline::Chain(engine::Decline::NamespaceUnseen));
+        }
         let lora = self.adapter.as_ref().map(|own| Lora { name: &own.name, path: own.path.as_deref() });
         let (salt, namespace) = (beside.salt.as_deref(), beside.namespace.as_deref());
-        Extras { lora, salt, namespace, ..Extras::default() }
+        Ok(Extras { lora, salt, namespace, ..Extras::default() })
     }
 }
 
@@ -170,8 +174,8 @@ impl PromptReader {
         self.unpanicked(|reader| {
             let prompt = model.read_for(checkpoints, terms.api, terms.request(body, members))?;
             let beside = prompt.beside.clone();
-            let plan =
-                model.plan(prompt, &terms.scheme, &terms.extras(&beside), checkpoints, &mut reader.desk)?;
+            let extras = terms.extras(&beside)?;
+            let plan = model.plan(prompt, &terms.scheme, &extras, checkpoints, &mut reader.desk)?;
             Ok(Some(Left { plan, beside }))
         })
     }
@@ -189,7 +193,7 @@ impl PromptReader {
         let request = terms.request(body, members);
         let resumed = self.unpanicked(|reader| {
             let beside = beside(body, members)?;
-            let extras = terms.extras(&beside);
+            let extras = terms.extras(&beside)?;
             let plan = model.resume(request, &terms.scheme, &extras, checkpoints, &mut reader.desk);
             Ok(plan.map(|plan| Left { plan, beside }))
         });
@@ -202,7 +206,8 @@ impl PromptReader {
         self.forget();
         let model = terms.model.as_ref().map_err(|miss| *miss)?;
         self.unpanicked(|reader| {
-            model.keys(&left.plan, &terms.scheme, &terms.extras(&left.beside), checkpoints, &mut reader.desk)
+            let extras = terms.extras(&left.beside)?;
+            model.keys(&left.plan, &terms.scheme, &extras, checkpoints, &mut reader.desk)
         })?;
         let step = step(terms.scheme.contract());
         let units = self.desk.keys.iter().skip(step - 1).step_by(step);
@@ -223,7 +228,7 @@ impl PromptReader {
         let peeked = json::peek(body, &mut members, JsonLimits::default()).is_ok();
         let Some(model) = terms.model.as_ref().ok().filter(|_| peeked) else { return true };
         let request = terms.request(body, &members);
-        let extras = terms.extras(&left.beside);
+        let Ok(extras) = terms.extras(&left.beside) else { return true };
         let check = || model.check_resumed(&left.plan, request, &terms.scheme, &extras, checkpoints);
         catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
     }
@@ -266,7 +271,8 @@ impl PromptReader {
         }
         let beside = beside(body, members).map_err(miss_of)?;
         self.keys.tokens = self.ids.len();
-        self.hash(terms.scheme.contract(), &terms.extras(&beside))
+        let extras = terms.extras(&beside).map_err(miss_of)?;
+        self.hash(terms.scheme.contract(), &extras)
     }
 
     fn hash(&mut self, contract: &Contract, extras: &Extras<'_>) -> Result<(), Miss> {

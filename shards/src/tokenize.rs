@@ -20,6 +20,7 @@ use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
 use warmpath_core::shared::Adapter;
 use warmpath_core::{MICROSECOND, Nanos};
+use warmpath_parser::json::{self, Member, Members};
 use warmpath_prompt::load::folder_name;
 use warmpath_prompt::{Api, Checkpoints, Date, Model};
 use warmpath_ring::{Ring, Wake};
@@ -60,6 +61,8 @@ pub(crate) struct ShardText {
     waker: Option<Arc<dyn Wake>>,
     questions: u64,
     texts: u32,
+    /// The model that the present request's body names.
+    asked: Vec<u8>,
 }
 
 /// A question to a token core. Nobody waits for the answer once this is dropped.
@@ -112,6 +115,7 @@ impl ShardText {
             waker: None,
             questions: 0,
             texts: 0,
+            asked: Vec::new(),
         }
     }
 
@@ -139,18 +143,31 @@ impl ShardText {
         found.map_err(Miss::Declined)
     }
 
-    fn terms(&mut self, exchange: &Exchange, service: &ShardService, api: Api) -> Option<Terms> {
+    fn terms(
+        &mut self,
+        exchange: &Exchange,
+        members: &Members,
+        service: &ShardService,
+        api: Api,
+    ) -> Option<Terms> {
         let scheme = service.scheme?;
+        let engine = scheme.contract().engine();
         let named = &service.service.rule.key.model;
         let asked = std::str::from_utf8(exchange.facts.model.bytes());
+        let asked = asked.map(|asked| engine.split_model(asked).map_or(asked, |(base, _)| base));
         let model = match (named.is_empty(), asked) {
-            (false, _) => self.model(named, scheme.contract().engine()),
+            (false, _) => self.model(named, engine),
             (true, Ok("")) => Err(Miss::ModelEmpty),
-            (true, Ok(asked)) => self.model(asked, scheme.contract().engine()),
+            (true, Ok(asked)) => self.model(asked, engine),
             (true, Err(_)) => Err(Miss::Declined(Decline::NoTokenizer)),
         };
         let today = i64::try_from((self.wall)().as_secs()).ok().map(Date::of_unix);
-        Some(Terms { scheme, model, adapter: adapter(exchange, service), api, today })
+        self.asked.clear();
+        let body = &exchange.request[exchange.body.clone()];
+        let is_read =
+            members.get(Member::Model).is_some_and(|value| json::text(body, value, &mut self.asked));
+        let adapter = if is_read { adapter(&self.asked, engine, service) } else { None };
+        Some(Terms { scheme, model, adapter, api, today })
     }
 
     /// Whether this text is one of those to be checked.
@@ -178,7 +195,7 @@ impl<R: Ring> Flow<R> {
             Ok(api) => api,
             Err(miss) => return self.exact.lacks(miss),
         };
-        let Some(terms) = self.exact.text.terms(exchange, &service, api) else { return false };
+        let Some(terms) = self.exact.text.terms(exchange, &self.members, &service, api) else { return false };
         match self.key_or_leave(exchange, &terms) {
             Ok(None) => self.exact.has(),
             Ok(Some(long)) => self.hand_over_keys(client, terms, long),
@@ -314,10 +331,13 @@ impl<R: Ring> Flow<R> {
     }
 }
 
-/// The adapter whose name the request gives as its model, if an endpoint serves one of that name: its blocks are
-/// not those of the model beneath it.
-fn adapter(exchange: &Exchange, service: &ShardService) -> Option<Adapter> {
-    let asked = exchange.facts.model.bytes();
+/// The adapter that the body's model names, beside the base model or by a name that an endpoint told: its blocks are
+/// not those of the model beneath it. Engines read the body alone, and all of the name, whatever routing went by.
+fn adapter(asked: &[u8], engine: Engine, service: &ShardService) -> Option<Adapter> {
+    let beside = std::str::from_utf8(asked).ok().and_then(|asked| engine.split_model(asked));
+    if let Some((_, name)) = beside {
+        return Some(Adapter { name: name.to_string(), path: None });
+    }
     let sources = &service.service.exact.as_ref()?.sources;
     let mut adapters = sources.iter().filter_map(|source| source.adapters());
     adapters.find_map(|own| own.iter().find(|adapter| adapter.name.as_bytes() == asked).cloned())

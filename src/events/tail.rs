@@ -67,6 +67,7 @@ impl<'w> Tail<'w> {
             removal: Removal::One,
             blocks: usize::MAX,
             rank: None,
+            slice: 1 << 20,
             seed: u64::from(std::process::id()),
         });
         let (tell, told) = channel();
@@ -199,6 +200,7 @@ impl<'w> Tail<'w> {
             Got::Nothing => Ok(()),
             Got::Bytes(count) => {
                 self.feed.live_bytes(now, &self.piece[..count], &mut |_| ());
+                self.work_off(now);
                 if self.feed.is_live() && !self.was_live {
                     self.was_live = true;
                     self.printer.print(&Line::Note(format!("connected to {}", self.wanted.address)))?;
@@ -213,13 +215,23 @@ impl<'w> Tail<'w> {
         }
     }
 
+    /// There is no other stream that would have to wait.
+    fn work_off(&mut self, now: Nanos) {
+        while self.feed.is_busy() {
+            self.feed.work(now, &mut |_| ());
+        }
+    }
+
     fn read_replay(&mut self) {
         let Some((attempt, stream)) = &self.replay else { return };
         let (attempt, got) = (*attempt, read(stream, &mut self.piece));
         let now = self.now();
         match got {
             Got::Nothing => {}
-            Got::Bytes(count) => self.feed.replay_bytes(now, attempt, &self.piece[..count], &mut |_| ()),
+            Got::Bytes(count) => {
+                self.feed.replay_bytes(now, attempt, &self.piece[..count], &mut |_| ());
+                self.work_off(now);
+            }
             Got::End(_) => {
                 self.replay = None;
                 self.feed.replay_closed(now, attempt, &mut |_| ());

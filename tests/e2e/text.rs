@@ -180,6 +180,20 @@ fn files_that_come_late_or_torn_stop_nobody(driver: Driver) {
     wait_until("the template is taken in", || {
         !ask(&gateway, "/v1/chat/completions", &body).contains("missed=no_template")
     });
+    // A profile is taken in, and one that can't be is told by name and changes nothing.
+    let profile = root.0.join("kvprofiles/tiny.yaml");
+    std::fs::create_dir_all(root.0.join("kvprofiles")).unwrap();
+    std::fs::write(&profile, "profileId: tiny\nbaseModel: org/tiny\nsupportedApis: [completions]\n").unwrap();
+    wait_until("the profile is taken in", || {
+        ask(&gateway, "/v1/chat/completions", &body).contains("missed=profile_api")
+    });
+    std::fs::write(&profile, "profileId: tiny\nbaseModel: org/tiny\nclock: utc\n").unwrap();
+    let models = || gateway.admin("GET", "/netlox/v1/config/ai/models", "").json();
+    wait_until("the profile is refused", || models()["refused_profiles"][0]["file"] == "tiny.yaml");
+    let model = wait_state(&gateway, "loaded");
+    assert_eq!(model["profile"], "tiny", "the one before goes on: {model}");
+    let ready = gateway.admin("GET", "/netlox/v1/status/ready", "").json();
+    assert!(ready["warnings"].to_string().contains("kvprofiles/tiny.yaml is not taken"), "{ready}");
     std::fs::remove_dir_all(root.0.join("tokenizers/org__tiny")).unwrap();
     wait_state(&gateway, "absent");
     assert!(ask(&gateway, "/v1/chat/completions", &body).contains("missed=no_tokenizer"));

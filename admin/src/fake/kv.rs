@@ -161,6 +161,7 @@ pub fn exact_report() -> KvReport {
         rank_mismatch: 17 + rank,
         refused: 19 + rank,
         replays: 21 + rank,
+        waiting: 23 + rank,
     };
     let silent = RankReport { standing: "fenced", ..RankReport::default() };
     let source = |source, fence, transport, ranks| SourceReport {

@@ -51,7 +51,7 @@ pub const LOXILB: &[Family] = &[
         "loxilb_kv_inventory_fresh",
         "gauge",
         "1 while every rank is connected, proven (standing complete or since) and not fenced.",
-        |f, p| each_source(f, p, "ep", |s| u64::from(is_fresh(s))),
+        fresh,
     ),
 ];
 
@@ -135,8 +135,16 @@ fn all(source: &SourceReport, of: fn(&RankReport) -> bool) -> bool {
     !source.ranks.is_empty() && source.ranks.iter().all(of)
 }
 
-fn is_fresh(source: &SourceReport) -> bool {
-    source.fence.is_none() && all(source, |r| r.connected && ["complete", "since"].contains(&r.standing))
+fn is_fresh(endpoint: &KvEndpoint, source: &SourceReport) -> bool {
+    endpoint.fence.is_none() && all(source, |r| r.connected && ["complete", "since"].contains(&r.standing))
+}
+
+fn fresh(facts: &Facts, page: &mut Page) {
+    for endpoint in facts.kv_endpoints {
+        let Some(source) = endpoint.report else { continue };
+        let (service, index) = numbers(endpoint);
+        page.sample("", &[("service", &service), ("ep", &index)], u64::from(is_fresh(endpoint, source)));
+    }
 }
 
 /// One sample for each endpoint that the event core knows; the index label is called `index_label`.
@@ -206,16 +214,18 @@ fn source_info(facts: &Facts, page: &mut Page) {
 
 fn fenced(facts: &Facts, page: &mut Page) {
     for endpoint in facts.kv_endpoints {
-        let Some(source) = endpoint.report else { continue };
+        if endpoint.report.is_none() {
+            continue;
+        }
         let (service, index) = numbers(endpoint);
         let address = endpoint.source.spec().endpoint.to_string();
         let labels = [
             ("service", service.as_str()),
             ("ep_idx", &index),
             ("endpoint", &address),
-            ("fence", source.fence.map_or("", |fence| fence.word())),
+            ("fence", endpoint.fence.map_or("", |fence| fence.word())),
         ];
-        page.sample("", &labels, u64::from(source.fence.is_some()));
+        page.sample("", &labels, u64::from(endpoint.fence.is_some()));
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::Nanos;
 use warmpath_core::control::{DrainPhase, KvPlane, KvReport, RankReport, SourceReport};
-use warmpath_core::shared::{Source, Tier};
+use warmpath_core::shared::{Fence, Source, Tier};
 use warmpath_core::table::Table;
 
 /// Blocks in an answer unless said otherwise, and at most.
@@ -77,6 +77,8 @@ struct Place {
     service: u32,
     index: usize,
     source: Arc<Source>,
+    /// Why the service leaves it out, other than for what its source says.
+    fence: Option<Fence>,
 }
 
 impl Place {
@@ -85,10 +87,12 @@ impl Place {
         let service: u32 = number(call, "service_id", SERVICE_WANTED)?;
         let index: u32 = number(call, "ep_idx", ENDPOINT_WANTED)?;
         let found = table.services().find(|s| s.number == service).ok_or(Refusal::NoService(service))?;
-        let sources = &found.exact.as_ref().ok_or(Refusal::NotExact(service))?.sources;
+        let exact = found.exact.as_ref().ok_or(Refusal::NotExact(service))?;
+        let sources = &exact.sources;
         let none = Refusal::NoEndpoint { service, index, count: sources.len() };
         let source = sources.get(index as usize).ok_or(none)?.clone();
-        Ok(Place { service, index: index as usize, source })
+        let fence = exact.fences().nth(index as usize).flatten().filter(|fence| *fence == Fence::Version);
+        Ok(Place { service, index: index as usize, source, fence })
     }
 }
 
@@ -223,7 +227,7 @@ fn inventory_answer(ask: &InventoryAsk, report: &SourceReport, listing: &Listing
         "endpoint": spec.endpoint.to_string(),
         "hash_algo": spec.contract.algo().name(),
         "tier": ask.tier.word(),
-        "fence": report.fence.map(|fence| fence.word()),
+        "fence": report.fence.or(ask.place.fence).map(|fence| fence.word()),
         "findings": report.findings,
         "ranks": ranks.collect::<Vec<_>>(),
         "total": ask.total(report, listing),
@@ -281,7 +285,7 @@ fn endpoint(endpoint: &KvEndpoint, at: &Moment) -> Value {
         "capacity": endpoint.source.capacity(),
         "transport": report.map(|r| r.transport),
         "version": report.map(|r| &r.version),
-        "fence": report.and_then(|r| r.fence).map(|fence| fence.word()),
+        "fence": endpoint.fence.map(|fence| fence.word()),
         "findings": report.map_or(&[][..], |r| &r.findings),
         "ranks": ranks.map(|(number, r)| rank(number, r, at)).collect::<Vec<_>>(),
     })
@@ -310,6 +314,7 @@ fn rank(number: usize, rank: &RankReport, at: &Moment) -> Value {
         "undecodable": rank.undecodable,
         "rank_mismatch": rank.rank_mismatch,
         "refused": rank.refused,
+        "waiting": rank.waiting,
         "replays": rank.replays,
     })
 }

@@ -183,7 +183,9 @@ impl Files {
         self.quirks(&tokenizer, &mut policy)?;
         let template = self.template.as_deref().or_else(|| template(&config));
         let verified = template.and_then(Verified::of);
-        policy.tools &= verified.is_some_and(|own| own.tools);
+        // transformers takes another template for requests with tools where the configuration has one.
+        let other = self.template.is_none() && named(&config, "tool_use").is_some();
+        policy.tools &= verified.is_some_and(|own| own.tools) && !other;
         policy.kwargs = verified.map_or(&[], |own| own.kwargs);
         let template = template.map(Template::compile).transpose()?;
         if let (Some(shape), true) =
@@ -263,7 +265,10 @@ fn added(config: &Value) -> impl Iterator<Item = &str> {
 
 /// The template of a configuration: its own, or the one named `default` of several.
 fn template(config: &Value) -> Option<&str> {
-    let template = &config["chat_template"];
-    let named = || template.as_array()?.iter().find(|entry| entry["name"] == "default")?["template"].as_str();
-    template.as_str().or_else(named)
+    config["chat_template"].as_str().or_else(|| named(config, "default"))
+}
+
+/// The template of a name, where a configuration has several.
+fn named<'a>(config: &'a Value, name: &str) -> Option<&'a str> {
+    config["chat_template"].as_array()?.iter().find(|entry| entry["name"] == name)?["template"].as_str()
 }

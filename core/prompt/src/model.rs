@@ -3,6 +3,8 @@
 //! and names that rest, and keeps new checkpoints. [`Model::resume`] stands for the first two where an earlier turn
 //! of the conversation is known: it renders what is new alone. Owns the order of these steps.
 
+mod once;
+
 use crate::checkpoint::{Hashing, Key, Prefix, Scheme};
 use crate::decline::Decline;
 use crate::request::{

@@ -26,6 +26,8 @@ pub(super) struct Answers {
     pub prefix_closed: bool,
     /// A request can name its rank in `X-Data-Parallel-Rank`.
     pub takes_rank: bool,
+    /// The base model and the adapter that a request's `model` names together, if it does.
+    pub split_model: fn(&str) -> Option<(&str, &str)>,
     /// How it hands text to a chat template.
     pub text: TextTerms,
     /// Which versions name all blocks alike: equal numbers, equal names.
@@ -48,6 +50,7 @@ impl Answers {
         bootstrap_port: false,
         prefix_closed: false,
         takes_rank: false,
+        split_model: |_| None,
         // Text parts are joined before any template sees them, as in TensorRT-LLM.
         text: TextTerms {
             joiner: "\n",

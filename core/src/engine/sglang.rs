@@ -22,6 +22,7 @@ pub(super) const ANSWERS: Answers = Answers {
     prefix_closed: true,
     // The HTTP server reads `X-Data-Parallel-Rank` before the body's `routed_dp_rank` (0.5.23).
     takes_rank: true,
+    split_model,
     // The template's own form is asked for; joined by blanks where it takes text (0.5).
     // Harmony for gpt-oss and the encoders of `chat_encoding.py` have no verified counterpart here (0.5.23).
     text: TextTerms {
@@ -70,6 +71,13 @@ fn tools(version: Option<Version>) -> Option<ToolForm> {
 
 fn family(version: Version) -> usize {
     usize::from(version >= NAMESPACES)
+}
+
+/// `BASE:ADAPTER`, cut at the first colon, blanks around both of no meaning; it goes before the body's `lora_path`
+/// (the OpenAI routes of 0.5).
+fn split_model(model: &str) -> Option<(&str, &str)> {
+    let (base, adapter) = model.split_once(':')?;
+    Some((base.trim(), adapter.trim())).filter(|(_, adapter)| !adapter.is_empty())
 }
 
 fn check(terms: &Terms<'_>) -> Result<(), ContractFault> {

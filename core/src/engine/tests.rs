@@ -313,3 +313,16 @@ fn versions_that_name_blocks_alike_are_one_family() {
     assert_ne!(family(Engine::Sglang, "0.5.19"), family(Engine::Sglang, "0.5.23"));
     assert_eq!(family(Engine::Trtllm, "1.0"), family(Engine::Trtllm, "1.3"));
 }
+
+#[test]
+fn only_sglang_names_an_adapter_behind_its_model() {
+    let split = |engine: Engine, model| engine.split_model(model);
+    assert_eq!(split(Engine::Sglang, "org/base:tuned"), Some(("org/base", "tuned")));
+    assert_eq!(split(Engine::Sglang, "base : a:b "), Some(("base", "a:b")));
+    for plain in ["base", "base:", "base: ", ""] {
+        assert_eq!(split(Engine::Sglang, plain), None, "{plain}");
+    }
+    for engine in [Engine::Vllm, Engine::Trtllm, Engine::Llamacpp] {
+        assert_eq!(split(engine, "base:tuned"), None, "{engine:?}");
+    }
+}

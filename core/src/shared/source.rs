@@ -126,6 +126,9 @@ pub struct Adapter {
 /// No holder yet.
 const NO_BIT: u32 = u32::MAX;
 
+/// A version of which it is not known how it names blocks.
+const NO_FAMILY: u32 = u32::MAX;
+
 /// No fence.
 const NO_FENCE: u8 = u8::MAX;
 
@@ -135,6 +138,7 @@ pub struct Source {
     number: u32,
     spec: SourceSpec,
     fence: AtomicU8,
+    family: AtomicU32,
     capacity: AtomicU32,
     /// Spares shards the lock where there is none.
     has_adapters: AtomicBool,
@@ -163,6 +167,7 @@ impl Source {
             number,
             spec,
             fence: AtomicU8::new(NO_FENCE),
+            family: AtomicU32::new(NO_FAMILY),
             capacity: AtomicU32::new(0),
             has_adapters: AtomicBool::new(false),
             adapters: RwLock::new(Arc::new([])),
@@ -200,7 +205,19 @@ impl Source {
         }
     }
 
-    /// Why it is left out of exact routing, if it is.
+    /// Which of its engine's ways to name blocks its version has, once it told its version; equal numbers, equal
+    /// names.
+    pub fn family(&self) -> Option<u32> {
+        Some(self.family.load(Relaxed)).filter(|family| *family != NO_FAMILY)
+    }
+
+    /// Event core: the engine told its version.
+    pub fn set_family(&self, family: Option<usize>) {
+        let family = family.and_then(|family| u32::try_from(family).ok());
+        self.family.store(family.unwrap_or(NO_FAMILY), Relaxed);
+    }
+
+    /// Why it is left out of exact routing by all rules, if it is.
     pub fn fence(&self) -> Option<Fence> {
         Fence::ALL.get(usize::from(self.fence.load(Relaxed))).copied()
     }

@@ -113,6 +113,7 @@ impl Driver {
             removal: Removal::One,
             blocks: 1_000,
             rank: None,
+            slice: 1 << 15,
             seed: 1,
         };
         Driver { feed: Feed::new(terms), live: None, replay: None, begun: Instant::now() }
@@ -141,12 +142,21 @@ impl Driver {
         let written = socket.write(self.feed.live_output()).unwrap_or(0);
         self.feed.live_wrote(written);
         match read(socket) {
-            Came::Bytes(bytes) => self.feed.live_bytes(now, &bytes, &mut |_| ()),
+            Came::Bytes(bytes) => {
+                self.feed.live_bytes(now, &bytes, &mut |_| ());
+                self.work_off(now);
+            }
             Came::Nothing => {}
             Came::End => {
                 self.live = None;
                 self.feed.live_closed(now);
             }
+        }
+    }
+
+    fn work_off(&mut self, now: u64) {
+        while self.feed.is_busy() {
+            self.feed.work(now, &mut |_| ());
         }
     }
 
@@ -167,7 +177,10 @@ impl Driver {
         let written = socket.write(self.feed.replay_output(attempt)).unwrap_or(0);
         self.feed.replay_wrote(attempt, written);
         match read(socket) {
-            Came::Bytes(bytes) => self.feed.replay_bytes(now, attempt, &bytes, &mut |_| ()),
+            Came::Bytes(bytes) => {
+                self.feed.replay_bytes(now, attempt, &bytes, &mut |_| ());
+                self.work_off(now);
+            }
             Came::Nothing => {}
             Came::End => self.feed.replay_closed(now, attempt, &mut |_| ()),
         }

@@ -53,6 +53,7 @@ impl Queue {
         self.bytes = 0;
     }
 
+    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -284,7 +284,7 @@ fn a_full_queue_is_made_good_by_another_replay() {
     assert_eq!(bench.end(), [Applied(1), Asked(1)]);
     assert_eq!(bench.replay("a", 1..5), [Applied(2), Applied(3), Applied(4)]);
     assert_eq!(bench.end(), []);
-    assert_eq!(bench.stream.queued_bytes(), 0);
+    assert_eq!(bench.stream.queue.bytes(), 0);
 }
 
 #[test]

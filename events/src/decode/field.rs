@@ -1,6 +1,6 @@
 //! One member of an event at a time. Owns names, array positions and types; must never see a whole event.
 
-use super::{Decoder, Reject};
+use super::{Decoder, Open, Reject};
 use crate::msgpack::Item;
 use crate::wire::{ExtraKey, HashBytes, Locality, Medium, Run, SpecKind, Stored, Tokens};
 
@@ -68,7 +68,53 @@ impl Field {
     }
 }
 
+/// A list of hashes or token ids, which alone may be long: what of it is read.
+pub(super) struct List {
+    field: Field,
+    /// Where it begins in its pool.
+    from: usize,
+    left: u32,
+    read: u32,
+    /// Of token ids: whether they come in pairs, and whether all of them could be kept.
+    pairs: bool,
+    kept: bool,
+}
+
+/// Items of a list between two looks at whether it is to pause.
+const PIECE: u32 = 1 << 12;
+
 impl<'a> Decoder<'a, '_> {
+    /// A list that may be left in its midst.
+    pub(super) fn list(&mut self, field: Field, open: &mut Open) -> Result<(), Reject> {
+        let begun = if field == Field::Hashes { Some(self.begin_hashes()?) } else { self.begin_tokens()? };
+        match begun {
+            Some(list) => self.go_on(list, open),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads on, up to the list's end or a pause.
+    pub(super) fn go_on(&mut self, mut list: List, open: &mut Open) -> Result<(), Reject> {
+        while list.left > 0 {
+            if self.is_due() {
+                open.list = Some(list);
+                return Ok(());
+            }
+            self.piece(&mut list, PIECE)?;
+        }
+        match list.field {
+            Field::Hashes => open.draft.hashes = Run::between(list.from, self.batch.hashes.len()),
+            _ => open.draft.tokens = self.tokens_of(&list),
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, list: &mut List, most: u32) -> Result<(), Reject> {
+        let count = list.left.min(most);
+        list.left -= count;
+        if list.field == Field::Hashes { self.some_hashes(count) } else { self.some_tokens(count, list) }
+    }
+
     pub(super) fn field(&mut self, field: Field, draft: &mut Stored) -> Result<(), Reject> {
         match field {
             Field::Hashes => draft.hashes = self.hashes()?,
@@ -94,15 +140,25 @@ impl<'a> Decoder<'a, '_> {
     }
 
     fn hashes(&mut self) -> Result<Run, Reject> {
-        let Item::Array(count) = self.reader.item()? else { return Err(Reject::Member("block_hashes")) };
+        let mut list = self.begin_hashes()?;
+        self.piece(&mut list, u32::MAX)?;
+        Ok(Run::between(list.from, self.batch.hashes.len()))
+    }
+
+    fn begin_hashes(&mut self) -> Result<List, Reject> {
+        let Item::Array(left) = self.reader.item()? else { return Err(Reject::Member("block_hashes")) };
         let from = self.batch.hashes.len();
-        self.batch.hashes.reserve(count as usize);
+        self.batch.hashes.reserve(left as usize);
+        Ok(List { field: Field::Hashes, from, left, read: 0, pairs: false, kept: true })
+    }
+
+    fn some_hashes(&mut self, count: u32) -> Result<(), Reject> {
         for _ in 0..count {
             let item = self.reader.item()?;
             let hash = self.hash(item)?;
             self.batch.hashes.push(hash);
         }
-        Ok(Run::between(from, self.batch.hashes.len()))
+        Ok(())
     }
 
     fn parent(&mut self) -> Result<Option<u64>, Reject> {
@@ -129,42 +185,57 @@ impl<'a> Decoder<'a, '_> {
         }
     }
 
-    /// Ids, or SGLang's pairs of them. Ids that are no u32 leave the event without tokens, not without
-    /// meaning.
     fn tokens(&mut self) -> Result<Tokens, Reject> {
-        let count = match self.reader.item()? {
-            Item::Nil => return Ok(Tokens::Absent),
-            Item::Array(count) => count,
+        let Some(mut list) = self.begin_tokens()? else { return Ok(Tokens::Absent) };
+        self.piece(&mut list, u32::MAX)?;
+        Ok(self.tokens_of(&list))
+    }
+
+    fn begin_tokens(&mut self) -> Result<Option<List>, Reject> {
+        let left = match self.reader.item()? {
+            Item::Nil => return Ok(None),
+            Item::Array(left) => left,
             _ => return Err(Reject::Member("token_ids")),
         };
         let from = self.batch.tokens.len();
-        self.batch.tokens.reserve(count as usize);
-        let plain = self.reader.u32s(count, &mut self.batch.tokens);
-        let (mut pairs, mut kept) = (false, true);
-        for index in plain..count {
+        self.batch.tokens.reserve(left as usize);
+        Ok(Some(List { field: Field::Tokens, from, left, read: 0, pairs: false, kept: true }))
+    }
+
+    /// Ids, or SGLang's pairs of them.
+    fn some_tokens(&mut self, count: u32, list: &mut List) -> Result<(), Reject> {
+        let plain = if list.pairs { 0 } else { self.reader.u32s(count, &mut self.batch.tokens) };
+        list.read += plain;
+        for _ in plain..count {
             match self.reader.item()? {
                 Item::Uint(id) => {
-                    kept &= !pairs;
-                    self.token(id, &mut kept);
+                    list.kept &= !list.pairs;
+                    self.token(id, &mut list.kept);
                 }
                 Item::Array(2) => {
-                    kept &= pairs || index == 0;
-                    pairs = true;
-                    self.pair(&mut kept)?;
+                    list.kept &= list.pairs || list.read == 0;
+                    list.pairs = true;
+                    self.pair(&mut list.kept)?;
                 }
-                Item::Negative(_) => kept = false,
+                Item::Negative(_) => list.kept = false,
                 _ => return Err(Reject::Member("token_ids")),
             }
+            list.read += 1;
         }
-        let run = Run::between(from, self.batch.tokens.len());
-        Ok(match (kept, pairs) {
+        Ok(())
+    }
+
+    /// Ids that are no u32 leave the event without tokens, not without meaning.
+    fn tokens_of(&mut self, list: &List) -> Tokens {
+        let run = Run::between(list.from, self.batch.tokens.len());
+        match (list.kept, list.pairs) {
             (true, false) => Tokens::Single(run),
             (true, true) => Tokens::Pairs(run),
             (false, _) => {
-                self.batch.tokens.truncate(from);
+                self.batch.tokens.truncate(list.from);
                 Tokens::Unkept
             }
-        })
+        }
     }
 
     #[inline]

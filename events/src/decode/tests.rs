@@ -183,3 +183,50 @@ fn every_prefix_and_every_damaged_byte_is_judged_without_panic() {
         }
     }
 }
+
+/// Pieces of any length, also in the midst of long lists, of every form.
+#[test]
+fn a_payload_in_pieces_is_the_same_batch() {
+    let long: Vec<u64> = (0..10_000).map(|id| id * 7_919).collect();
+    let ids: Vec<u64> = (0..9_000).map(|id| id % 70_000).collect();
+    let pairs = Value::Array((0..5_000).map(|id| list(&[id, id + 1])).collect());
+    let events = vec![
+        map(vec![("type", Value::from("BlockRemoved")), ("block_hashes", list(&long))]),
+        Value::Array(vec![
+            Value::from("BlockStored"),
+            list(&long[..600]),
+            Value::Nil,
+            list(&ids),
+            Value::from(15),
+            Value::Nil,
+            Value::from("GPU"),
+            map(vec![("cache_salt", Value::from("s"))]),
+        ]),
+        map(vec![
+            ("type", Value::from("BlockStored")),
+            ("token_ids", pairs),
+            ("block_size", Value::from(16)),
+            ("block_hashes", list(&[1, 2])),
+        ]),
+        Value::Array(vec![Value::from("AllBlocksCleared")]),
+    ];
+    let whole = payload(events);
+    let expected = read(&whole, HashBytes::Last).expect("a batch");
+    for bytes in [1, 100, 3_000, 50_000, 1 << 20] {
+        let (mut batch, mut at, mut pieces) = (Batch::default(), Progress::default(), 1);
+        while !decode_some(&whole, HashBytes::Last, &mut batch, &mut at, bytes).expect("a batch") {
+            pieces += 1;
+        }
+        assert_eq!(batch, expected, "{bytes}");
+        assert!(pieces <= whole.len() && (pieces >= 4 || bytes >= 50_000), "{pieces} pieces of {bytes}");
+    }
+    let (mut batch, mut at) = (Batch::default(), Progress::default());
+    let damaged = &whole[..whole.len() - 1];
+    let verdict = loop {
+        match decode_some(damaged, HashBytes::Last, &mut batch, &mut at, 1_000) {
+            Ok(false) => {}
+            other => break other,
+        }
+    };
+    assert!(verdict.is_err() && batch.events.is_empty() && batch.hashes.is_empty());
+}

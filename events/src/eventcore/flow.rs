@@ -4,8 +4,8 @@
 use super::client::{Client, Outcome, Wanted};
 use super::drained::{Drained, Poller, by_rank};
 use super::net::{Net, Use};
-use super::places::{places, unusable_places};
-use super::published::{Change, Places, Published};
+use super::places::{Places, places, unusable_places};
+use super::published::{Change, Published};
 use super::rank::{Rank, Stream};
 use super::settings::Settings;
 use crate::continuity::Policy;
@@ -61,6 +61,8 @@ pub(super) struct Flow {
     pub verdict: Verdict,
     pub ranks: Vec<Rank>,
     pub poller: Option<Poller>,
+    /// Another source drains the same engine.
+    pub is_second: bool,
     /// Engines that connected and can't be told apart, and the like.
     pub complaints: Vec<String>,
     /// Its facts changed: all endpoints of its rules are compared anew.
@@ -89,6 +91,7 @@ impl Flow {
             verdict: Verdict::default(),
             ranks,
             poller,
+            is_second: false,
             complaints: Vec::new(),
             is_news: false,
             next: 0,
@@ -237,21 +240,22 @@ impl Flow {
         self.settle(now, net, index);
     }
 
-    /// One slice of what holders below the GPU still lack; whether there is more.
-    pub fn fill(&mut self, index: &mut Index) -> bool {
-        self.ranks.iter_mut().fold(false, |more, rank| match rank.stream.residency() {
-            Some(residency) => rank.holdings.fill(residency, index) || more,
-            None => more,
-        })
+    /// Whether a rank has work for a slice, beside what its connections bring.
+    pub fn has_work(&mut self, rank: usize, index: &Index) -> bool {
+        self.ranks.get_mut(rank).is_some_and(|rank| rank.has_work(index))
     }
 
-    /// Whether anything was cleared since this was last asked, so that the index has to be swept.
-    pub fn take_cleared(&mut self) -> bool {
-        let mut any = false;
-        for rank in &mut self.ranks {
-            any |= rank.holdings.take_cleared();
-        }
-        any
+    /// One slice of a rank's work.
+    pub fn work<R: Ring>(&mut self, now: Nanos, rank: usize, net: &mut Net<R>, index: &mut Index) {
+        self.ranks[rank].work(now, index);
+        self.settle_rank(now, rank as u8, net, index);
+        self.settle(now, net, index);
+    }
+
+    /// Whether what this connection brings is to wait.
+    pub fn is_held_up(&mut self, what: Use, index: &Index) -> bool {
+        let (Use::Live(rank) | Use::Replay(rank, _)) = what else { return false };
+        self.ranks.get_mut(usize::from(rank)).is_some_and(|rank| rank.is_held_up(index))
     }
 
     /// Notes what goes wrong outside its connections; each sentence once.
@@ -261,11 +265,22 @@ impl Flow {
         }
     }
 
-    /// Compares with its rules anew. `first` is the version of the first endpoint that told its own.
-    pub fn judge(&mut self, first: Option<Version>) {
-        self.verdict = self.facts.judge(self.source.spec(), first);
-        let unusable = unusable_places(self.source.spec(), &self.facts);
-        self.verdict.findings.extend(unusable);
+    /// Compares with its rules anew. `firsts` are those versions of the first endpoints of its rules that told one.
+    pub fn judge(&mut self, firsts: &[Version]) {
+        let spec = self.source.spec();
+        self.verdict = self.facts.judge(spec);
+        if self.is_second {
+            self.verdict.fence = Some(Fence::Ownership);
+            self.verdict.findings.push(format!(
+                "another rule has the events of {} drained by other terms, and they can be taken but once: give \
+                 both rules one kvBlockSize, kvHashAlgo, kvDpRankCount, kvEngineVersion and model",
+                spec.endpoint
+            ));
+        }
+        self.verdict.findings.extend(firsts.iter().filter_map(|first| self.facts.differs(spec, *first)));
+        self.verdict.findings.extend(unusable_places(spec, &self.facts));
+        let version = self.facts.version();
+        self.source.set_family(version.map(|version| spec.engine().family(version)));
         self.refresh_fence();
     }
 
@@ -386,7 +401,7 @@ impl Flow {
             self.source.set_adapters(&self.facts.adapters);
         }
         self.is_news = true;
-        self.judge(None);
+        self.judge(&[]);
         if !self.is_admitted() {
             // Nobody follows it from now on: what it held is not known any more.
             self.reacquire(index);
@@ -434,6 +449,7 @@ impl Flow {
             removal: engines::removal(engine),
             blocks: self.settings.blocks_per_rank,
             rank: Some(places.rank),
+            slice: self.settings.slice,
             seed: self.settings.seed ^ u64::from(self.source.number()) << 8 ^ u64::from(rank),
         }
     }

@@ -149,11 +149,19 @@ impl<R: Ring> Net<R> {
         !self.queue.is_empty() || !self.replays.is_empty()
     }
 
-    /// The connections that have a turn in the round that begins now; replays only if they are due.
-    pub fn round(&mut self, are_replays_due: bool) -> impl Iterator<Item = Sock> + use<R> {
-        let replays = if are_replays_due { self.replays.len().min(REPLAYS_A_ROUND) } else { 0 };
+    /// The connections that have a turn in the round that begins now.
+    pub fn round(&mut self) -> impl Iterator<Item = Sock> + use<R> {
+        let replays = self.replays.len().min(REPLAYS_A_ROUND);
         let round: Vec<Sock> = self.queue.drain(..).chain(self.replays.drain(..replays)).collect();
         round.into_iter()
+    }
+
+    /// A connection passes its turn on to the next round.
+    pub fn pass(&mut self, sock: Sock) {
+        if let Some(line) = self.line_mut(sock) {
+            line.is_queued = false;
+            self.enqueue(sock);
+        }
     }
 
     /// A connection's turn.
@@ -237,7 +245,7 @@ mod tests {
     use warmpath_ring::sim::{Sim, Weather};
 
     #[test]
-    fn replays_have_a_few_turns_in_a_round_and_none_before_they_are_due() {
+    fn replays_have_a_few_turns_in_a_round() {
         let mut net = Net::new(Sim::new(1, Sizes::default(), Weather::default()));
         let mut dial = |what| {
             let sock = net.dial(SocketAddr::from(([127, 0, 0, 1], 9)), Owner { source: 0, what });
@@ -247,10 +255,14 @@ mod tests {
         };
         let replays: Vec<Sock> = (0..6).map(|attempt| dial(Use::Replay(0, attempt))).collect();
         let live = dial(Use::Live(0));
-        assert_eq!(net.round(false).collect::<Vec<_>>(), [live]);
-        assert!(net.has_turns(), "they wait");
-        assert_eq!(net.round(true).collect::<Vec<_>>(), replays[..REPLAYS_A_ROUND]);
-        assert_eq!(net.round(true).collect::<Vec<_>>(), replays[REPLAYS_A_ROUND..]);
+        let first: Vec<Sock> = net.round().collect();
+        assert_eq!(first, [&[live], &replays[..REPLAYS_A_ROUND]].concat());
+        net.pass(live);
+        net.pass(replays[0]);
+        assert_eq!(
+            net.round().collect::<Vec<_>>(),
+            [&[live], &replays[REPLAYS_A_ROUND..], &replays[..1]].concat()
+        );
         assert!(!net.has_turns());
     }
 }

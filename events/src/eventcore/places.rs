@@ -1,15 +1,25 @@
 //! Where a rank's events are: what the engine tells, within what the rule says. Owns that order of precedence;
 //! must never dial.
 
-use super::published::Places;
 use crate::facts::Facts;
 use crate::sources::{Address, Source};
 use std::net::SocketAddr;
 use warmpath_core::shared::SourceSpec;
 
+/// Where a rank's events are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Where it publishes; `None`: it connects to us.
+    pub publish: Option<SocketAddr>,
+    /// Where it can be asked again.
+    pub replay: Option<SocketAddr>,
+    /// The rank that its batches name.
+    pub rank: u32,
+}
+
 /// A rank's places. The engine's own word for where it publishes holds, where it gives one; for the replay, the
 /// rule's.
-pub(super) fn places(spec: &SourceSpec, facts: &Facts, rank: u8) -> Places {
+pub fn places(spec: &SourceSpec, facts: &Facts, rank: u8) -> Places {
     let told = told(facts, rank);
     let at = |port: u16| SocketAddr::new(spec.endpoint.ip(), port);
     let own = |base: u16| at(base.saturating_add(u16::from(rank)));
@@ -27,7 +37,7 @@ pub(super) fn places(spec: &SourceSpec, facts: &Facts, rank: u8) -> Places {
 }
 
 /// What of the engine's word does not go with the rule.
-pub(super) fn unusable_places(spec: &SourceSpec, facts: &Facts) -> Vec<String> {
+pub fn unusable_places(spec: &SourceSpec, facts: &Facts) -> Vec<String> {
     let mut findings = Vec::new();
     for rank in 0..spec.ranks {
         let Some(told) = told(facts, rank) else { continue };

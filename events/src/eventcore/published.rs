@@ -2,23 +2,12 @@
 //! judge what the feed does with the bytes.
 
 use super::net::{Net, Owner, Use};
+use super::places::Places;
 use crate::feed::{Feed, FeedCounts, Terms};
 use crate::holdings::Holdings;
 use crate::index::Index;
-use std::net::SocketAddr;
 use warmpath_core::Nanos;
 use warmpath_ring::{Ring, Sock};
-
-/// Where a rank's events are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
-    /// Where it publishes; `None`: it connects to us.
-    pub publish: Option<SocketAddr>,
-    /// Where it can be asked again.
-    pub replay: Option<SocketAddr>,
-    /// The rank that its batches name.
-    pub rank: u32,
-}
 
 /// A connection that is being made or is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +82,16 @@ impl Published {
             Use::Replay(_, attempt) => self.feed.replay_bytes(now, attempt, bytes, &mut sink),
             _ => self.feed.live_bytes(now, bytes, &mut sink),
         }
+        if self.feed.counts().applied > before {
+            self.last_event = now;
+        }
+    }
+
+    /// A slice of the batches that wait.
+    pub fn work(&mut self, now: Nanos, change: &mut Change<'_>) {
+        let before = self.feed.counts().applied;
+        let mut sink = |it: crate::residency::Change<'_>| change.holdings.change(it, change.index);
+        self.feed.work(now, &mut sink);
         if self.feed.counts().applied > before {
             self.last_event = now;
         }

@@ -69,6 +69,27 @@ impl Rank {
         self.rests_until.is_some_and(|until| now < until)
     }
 
+    /// Whether it has a slice of work now, beside what its connections bring.
+    pub fn has_work(&mut self, index: &Index) -> bool {
+        (self.stream.is_busy() || self.holdings.is_filling()) && !self.holdings.awaits_sweep(index)
+    }
+
+    /// Whether its connections are to wait: batches are before theirs, or the index is to be swept first.
+    pub fn is_held_up(&mut self, index: &Index) -> bool {
+        self.stream.is_busy() || self.holdings.awaits_sweep(index)
+    }
+
+    /// One slice of its work.
+    pub fn work(&mut self, now: Nanos, index: &mut Index) {
+        if let Stream::Published(published) = &mut self.stream
+            && published.feed.is_busy()
+        {
+            published.work(now, &mut Change { holdings: &mut self.holdings, index });
+        } else if let Some(residency) = self.stream.residency() {
+            self.holdings.fill(residency, index);
+        }
+    }
+
     /// Begins a stream; what was held before is forgotten.
     pub fn begin<R: Ring>(&mut self, stream: Stream, net: &mut Net<R>, index: &mut Index) {
         self.retire(net, index);
@@ -103,7 +124,8 @@ impl Rank {
         self.holdings.flush(index);
         let Some(residency) = self.stream.residency() else { return false };
         self.holdings.begin_fills(residency);
-        let room = source.capacity() as usize;
+        // In the midst of a batch, what it removes may not be removed yet.
+        let room = if self.stream.is_busy() { 0 } else { source.capacity() as usize };
         if room > 0 && residency.on_medium(Medium::Gpu) > room {
             self.drift(index);
             return true;
@@ -194,11 +216,18 @@ impl Stream {
         }
     }
 
-    /// Whether its whole history since an empty cache is known.
+    /// Whether batches wait to be applied.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Stream::Published(published) if published.feed.is_busy())
+    }
+
+    /// Whether its whole history since an empty cache is known and applied.
     fn is_complete(&self) -> bool {
         match self {
             Stream::Idle => false,
-            Stream::Published(published) => published.feed.standing() == Standing::Complete,
+            Stream::Published(published) => {
+                published.feed.standing() == Standing::Complete && !published.feed.is_busy()
+            }
             Stream::Drained(drained) => drained.drain.is_complete(),
         }
     }
@@ -210,7 +239,7 @@ impl Stream {
             Stream::Published(published) => {
                 let standing = published.feed.standing();
                 let is_known = matches!(standing, Standing::Complete | Standing::Since(_));
-                is_known && !published.feed.is_replaying()
+                is_known && !published.feed.is_replaying() && !published.feed.is_busy()
             }
             Stream::Drained(_) => true,
         }

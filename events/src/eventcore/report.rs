@@ -102,6 +102,7 @@ impl<R: Ring> EventCore<R> {
                 report.sequence = published.feed.last_applied();
                 report.last_event = published.last_event;
                 report.reconnects += published.reconnects;
+                report.waiting = published.feed.waiting() as u64;
             }
             Stream::Drained(drained) => {
                 report.connected = poller.is_some_and(|poller| poller.is_up);
@@ -117,6 +118,7 @@ fn standing(stream: &Stream) -> &'static str {
     match stream {
         Stream::Idle => "empty",
         Stream::Published(published) => match published.feed.standing() {
+            Standing::Complete if published.feed.is_busy() => "since",
             Standing::Empty => "empty",
             Standing::Unproven => "unproven",
             Standing::Complete => "complete",

@@ -14,6 +14,8 @@ pub struct Settings {
     /// Blocks that one rank may hold over all groups and media (`LOXILB_KV_MAX_BLOCKS`); more are refused and
     /// counted.
     pub blocks_per_rank: usize,
+    /// Bytes of batches that one rank works off in a turn, about; others have their turns before it goes on.
+    pub slice: usize,
     /// How often drained engines are asked.
     pub pace: Pace,
     /// Tells its waits from those of other gateways.
@@ -26,6 +28,7 @@ impl Default for Settings {
             limits: Limits::default(),
             policy: Policy::default(),
             blocks_per_rank: 1_000_000,
+            slice: 32 << 10,
             pace: Pace::default(),
             seed: 0,
         }

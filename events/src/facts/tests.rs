@@ -38,14 +38,15 @@ fn facts() -> Facts {
 }
 
 fn fence_of(facts: &Facts, spec: &SourceSpec, first: Option<&str>) -> Option<Fence> {
-    let verdict = facts.judge(spec, first.and_then(Version::read));
+    let verdict = facts.judge(spec);
     assert!(verdict.fence.is_none() || !verdict.findings.is_empty(), "a fence without a finding");
-    verdict.fence
+    let differs = first.and_then(Version::read).and_then(|first| facts.differs(spec, first));
+    verdict.fence.or(differs.map(|_| Fence::Version))
 }
 
 #[test]
 fn what_agrees_is_let_in_without_a_word() {
-    let verdict = facts().judge(&spec(Engine::Vllm, Algo::Sha256Cbor), Version::read("0.29.0"));
+    let verdict = facts().judge(&spec(Engine::Vllm, Algo::Sha256Cbor));
     assert_eq!(verdict, Verdict::default());
 }
 
@@ -79,9 +80,9 @@ fn the_rules_version_counts_before_the_first_endpoints() {
 #[test]
 fn what_is_not_told_is_no_fault() {
     let rule = spec(Engine::Vllm, Algo::Sha256Cbor);
-    let silent = Facts::default().judge(&rule, None);
+    let silent = Facts::default().judge(&rule);
     assert_eq!((silent.fence, silent.findings.len()), (None, 1));
-    let old = Facts { answered: true, ..Facts::default() }.judge(&rule, None);
+    let old = Facts { answered: true, ..Facts::default() }.judge(&rule);
     assert_eq!((old.fence, old.findings.len()), (None, 1), "{:?}", old.findings);
 }
 
@@ -92,6 +93,6 @@ fn a_rules_block_of_several_of_the_engines_is_left_to_the_events() {
     let terms =
         Terms { seed: warmpath_core::engine::Seed::Given("0"), ..Terms::plain(Algo::Sha256Cbor, size) };
     rule.contract = Engine::Vllm.contract(&terms).expect("a contract");
-    let verdict = facts().judge(&rule, None);
+    let verdict = facts().judge(&rule);
     assert_eq!((verdict.fence, verdict.findings.len()), (None, 1));
 }

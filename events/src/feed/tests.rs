@@ -53,6 +53,7 @@ fn new_feed(replay: bool) -> Feed {
         removal: Removal::One,
         blocks: 100,
         rank: Some(0),
+        slice: 1 << 15,
         seed: 7,
     })
 }
@@ -210,4 +211,45 @@ fn who_watches_sees_each_step_in_order_and_why_a_peer_was_left() {
     feed.live_bytes(10 * SECOND, b"HTTP/1.1", &mut |_| ());
     assert_eq!((feed.is_live(), feed.fault()), (false, Some(Fault::Signature)));
     assert!(!feed.wants_live(10 * SECOND));
+}
+
+/// A message longer than a slice is applied later, whichever way it comes, and what is behind it waits.
+#[test]
+fn a_long_message_is_worked_off_in_slices() {
+    let long = |seq: u64, first: &[u8]| {
+        let mut payload = vec![0x93, 0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0, 0x91, 0x95];
+        payload.extend(b"\xabBlockStored");
+        payload.extend([0xdd, 0, 0, 0x9c, 0x40]);
+        (0..40_000_u32).for_each(|hash| payload.extend([&[0xce], &hash.to_be_bytes()[..]].concat()));
+        payload.extend([0xc0, 0xc0, 1, 0]);
+        let mut bytes = Vec::new();
+        for body in [first, &seq.to_be_bytes()] {
+            bytes.extend([1, body.len() as u8]);
+            bytes.extend(body);
+        }
+        bytes.push(2);
+        bytes.extend((payload.len() as u64).to_be_bytes());
+        [bytes, payload].concat()
+    };
+    let mut feed = new_feed(true);
+    feed.cache.residency = Residency::new(Removal::One, 100_000);
+    open(&mut feed, 0);
+    feed.live_bytes(0, &live(1), &mut |_| ());
+    serve(&mut feed, 0, &[long(0, b""), reply(1), end()]);
+    let mut slices = 0;
+    while feed.is_busy() {
+        assert_eq!(feed.last_applied(), None);
+        feed.work(0, &mut |_| ());
+        slices += 1;
+    }
+    assert_eq!((feed.residency().len(), feed.last_applied()), (40_000, Some(1)), "{:?}", feed.counts());
+    assert!(slices > 200_000 / (1 << 15) + 9, "{slices}");
+    for bytes in [&long(2, b"kv")[..], &live(3)].concat().chunks(1 << 14) {
+        feed.live_bytes(0, bytes, &mut |_| ());
+    }
+    assert_eq!((feed.waiting(), feed.last_applied()), (2, Some(1)));
+    while feed.is_busy() {
+        feed.work(0, &mut |_| ());
+    }
+    assert_eq!((feed.last_applied(), feed.counts().undecodable), (Some(3), 0));
 }

@@ -58,7 +58,9 @@ impl Bench {
     fn settle(&mut self) {
         self.holdings.flush(&mut self.index);
         self.holdings.begin_fills(&self.residency);
-        while self.holdings.fill(&self.residency, &mut self.index) {}
+        while self.holdings.is_filling() {
+            self.holdings.fill(&self.residency, &mut self.index);
+        }
     }
 
     /// Leading blocks of a prompt that a tier has.

@@ -46,7 +46,7 @@ fn publisher(minor: u8) -> Vec<u8> {
 }
 
 fn subscriber() -> Connection {
-    Connection::new(Role::subscriber(b"kv"), Limits::default(), 0)
+    Connection::new(Role::Sub(b"kv".to_vec()), Limits::default(), 0)
 }
 
 /// A connection past the handshake whose output is drained.
@@ -205,7 +205,7 @@ fn bad_frames_are_named() {
 
 #[test]
 fn a_claimed_length_reserves_nothing_and_a_large_message_is_let_go() {
-    let mut ours = connected(Role::subscriber(b""), &publisher(VERSION_3_1));
+    let mut ours = connected(Role::Sub(Vec::new()), &publisher(VERSION_3_1));
     ours.receive(0, &long(0, 64 << 20), &mut |_| ()).expect("within the bound");
     assert!(ours.held_bytes() < 1 << 12);
     let mut length = 0;
@@ -220,7 +220,7 @@ fn a_claimed_length_reserves_nothing_and_a_large_message_is_let_go() {
 
 #[test]
 fn heartbeats_go_each_five_seconds_and_silence_ends_after_fifteen() {
-    let mut ours = connected(Role::subscriber(b""), &publisher(VERSION_3_1));
+    let mut ours = connected(Role::Sub(Vec::new()), &publisher(VERSION_3_1));
     assert_eq!(ours.tick(0), Ok(Some(PING_EVERY)));
     assert_eq!(ours.tick(5 * SECOND), Ok(Some(10 * SECOND)));
     assert_eq!(drain(&mut ours), frame(4, b"\x04PING\0\x96"));
@@ -239,7 +239,7 @@ fn a_peer_that_never_greets_is_given_up() {
 
 #[test]
 fn heartbeats_that_outrun_their_answers_are_a_flood() {
-    let mut ours = connected(Role::subscriber(b""), &publisher(VERSION_3_1));
+    let mut ours = connected(Role::Sub(Vec::new()), &publisher(VERSION_3_1));
     let pings = frame(4, b"\x04PING\0\x010123456789abcdef").repeat(5_000);
     assert_eq!(ours.receive(0, &pings, &mut |_| ()), Err(Fault::Flood));
     assert!(ours.output().len() < 70 << 10);

@@ -23,15 +23,18 @@ fn seeds() -> u64 {
 const ALL: Faults =
     Faults { drop: 300, duplicate: 80, reorder: 40, cut: 50, dark: 25, restart: 25, replay: 800, thief: 0 };
 
+/// A slice that takes every batch whole.
+const WHOLE: usize = 1 << 20;
+
 fn run(kind: Kind, faults: Faults, salt: u64, seen: &mut Seen) {
-    run_with(kind, true, faults, salt, seen);
+    run_with(kind, (true, WHOLE), faults, salt, seen);
 }
 
-fn run_with(kind: Kind, replay: bool, faults: Faults, salt: u64, seen: &mut Seen) {
+fn run_with(kind: Kind, (replay, slice): (bool, usize), faults: Faults, salt: u64, seen: &mut Seen) {
     for seed in 0..seeds() {
-        let mut world = World::new(seed ^ salt << 32, kind, replay, faults);
-        world.chaos(15);
-        world.quiet();
+        let mut world = World::new(seed ^ salt << 32, kind, (replay, slice), faults);
+        world.chaos(15, seen);
+        world.quiet(seen);
         world.check_equal(seen);
     }
 }
@@ -71,7 +74,7 @@ fn losses_alone_are_all_made_good() {
 #[test]
 fn without_replay_the_index_is_a_true_part() {
     let mut seen = Seen::default();
-    run_with(Kind::Contract, false, ALL, 6, &mut seen);
+    run_with(Kind::Contract, (false, WHOLE), ALL, 6, &mut seen);
     assert!(seen.restarts > seeds(), "{seen:?}");
 }
 
@@ -84,4 +87,14 @@ fn a_drained_engine_is_followed_and_a_second_reader_found_out() {
         seen.complete > seeds() / 2 && seen.fenced > seeds() / 4 && seen.thefts > seeds() / 2,
         "{seen:?}"
     );
+}
+
+/// Slices of half an event, so that nearly every batch waits and what was taken is applied while connections break,
+/// engines restart and replays begin.
+#[test]
+fn batches_in_slices_come_to_the_same() {
+    let mut seen = Seen::default();
+    run_with(Kind::Tokens, (true, 40), ALL, 7, &mut seen);
+    run_with(Kind::Contract, (false, 40), ALL, 8, &mut seen);
+    assert!(seen.waited > 100 * seeds() && seen.complete > seeds() && seen.restarts > seeds(), "{seen:?}");
 }

@@ -35,6 +35,8 @@ pub struct Seen {
     pub hosts: u64,
     pub restarts: u64,
     pub thefts: u64,
+    /// Times that a rank had not yet applied all that it had taken.
+    pub waited: u64,
 }
 
 pub struct World {
@@ -93,7 +95,7 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
 }
 
 impl World {
-    pub fn new(seed: u64, kind: Kind, replay: bool, faults: Faults) -> World {
+    pub fn new(seed: u64, kind: Kind, (replay, slice): (bool, usize), faults: Faults) -> World {
         let mut random = Random::new(seed);
         let contract = contract(kind);
         let sizes = Sizes { buffers: 64, buffer_bytes: 4_096, ..Sizes::default() };
@@ -124,7 +126,7 @@ impl World {
         let pace = Pace { min: 50 * MILLISECOND, max: 200 * MILLISECOND };
         let universe = engines[0].borrow().model.universe();
         let mut world = World {
-            core: EventCore::new(sim, writer, Settings { policy, pace, seed, ..Settings::default() }),
+            core: EventCore::new(sim, writer, Settings { policy, pace, seed, slice, ..Settings::default() }),
             reader: readers.reader().expect("a reader"),
             engines,
             universe,
@@ -156,29 +158,29 @@ impl World {
     }
 
     /// Seconds in which things go wrong; in the midst the second engine leaves the rule and comes back.
-    pub fn chaos(&mut self, seconds: u64) {
-        self.run(seconds / 2);
+    pub fn chaos(&mut self, seconds: u64, seen: &mut Seen) {
+        self.run(seconds / 2, seen);
         if self.random.below(3) == 0 {
             self.follow(&[0]);
-            self.run(1);
+            self.run(1, seen);
             self.follow(&[0, 1]);
         }
-        self.run(seconds / 2);
+        self.run(seconds / 2, seen);
     }
 
     /// Nothing goes wrong; first busy, then silent. Drained engines that were robbed start anew.
-    pub fn quiet(&mut self) {
+    pub fn quiet(&mut self, seen: &mut Seen) {
         self.engines.iter().for_each(|engine| engine.borrow_mut().calm(20));
-        self.run(26);
+        self.run(26, seen);
         self.engines.iter().for_each(|engine| engine.borrow_mut().calm(0));
-        self.run(7);
+        self.run(7, seen);
     }
 
-    fn run(&mut self, seconds: u64) {
+    fn run(&mut self, seconds: u64, seen: &mut Seen) {
         let until = self.now() + seconds * SECOND;
         while self.now() < until {
             self.core.turn(Some(Duration::from_millis(500))).expect("a simulated ring");
-            self.check();
+            self.check(seen);
         }
     }
 
@@ -195,7 +197,7 @@ impl World {
     }
 
     /// Some process had, after the batch applied last, all that is claimed; nothing else, if that is all.
-    fn check(&mut self) {
+    fn check(&mut self, seen: &mut Seen) {
         let (report, seed) = (self.core.report(0), self.seed);
         let ranks = report.sources.iter().flat_map(|source| &source.ranks);
         let counts =
@@ -210,6 +212,10 @@ impl World {
             let own = report.sources.iter().find(|own| own.source == source.number()).expect("a report");
             for (rank, told) in own.ranks.iter().enumerate() {
                 let claims = claims(&held, source, rank as u8);
+                if told.waiting > 0 {
+                    seen.waited += 1;
+                    continue;
+                }
                 let Some(sequence) = told.sequence else {
                     assert!(claims.iter().flatten().all(|claim| *claim == 0), "seed {seed}: of nothing");
                     continue;

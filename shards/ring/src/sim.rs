@@ -144,6 +144,17 @@ impl Sim {
         Listener(self.net.listeners.len() as u32 - 1)
     }
 
+    /// Time passes while nobody waits, as when work takes long: what is due happens, and is told later.
+    pub fn pass(&mut self, nanos: u64) {
+        let until = self.net.now.saturating_add(nanos);
+        while let Some(first) = self.net.timeline.first_entry().filter(|first| first.key().0 <= until) {
+            let ((at, _), item) = first.remove_entry();
+            self.net.now = at;
+            self.net.run(item);
+        }
+        self.net.now = self.net.now.max(until);
+    }
+
     /// Whether nothing is going to happen any more.
     pub fn is_over(&self) -> bool {
         self.net.timeline.is_empty() && self.net.ready.is_empty()

@@ -137,6 +137,39 @@ fn an_adapter_has_blocks_of_its_own() {
     assert_eq!(world.misses().pop(), Some(Miss::Declined(unknown)));
 }
 
+/// SGLang's requests name an adapter behind the model; what its blocks are called has a random part.
+#[test]
+fn an_adapter_behind_the_models_name_is_never_taken_for_the_model() {
+    let long = format!("{}:tuned", "m".repeat(200));
+    for (model, header) in [("m:tuned", ""), ("m:tuned", "m"), (long.as_str(), "")] {
+        let mut world = World::new(Pool::of(2).pages(16));
+        world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
+        let mut asked = Asked::of(json!({"model": model, "prompt": prompt(1, 4)}));
+        if !header.is_empty() {
+            asked = asked.with(&format!("X-Model: {header}"));
+        }
+        assert_eq!(world.ask(asked).status, 200);
+        let random = Decline::Chain(engine::Decline::LoraRandom);
+        assert_eq!(world.misses().pop(), Some(Miss::Declined(random)), "{model} {header}");
+        let mut body = json!({"model": model, "prompt": prompt(1, 4), "extra_key": "x"});
+        world.ask(Asked::of(body.clone()));
+        assert_eq!(world.misses().pop().map(Miss::word), Some("namespace_unseen"));
+        body["model"] = "m:".into();
+        body["extra_key"] = serde_json::Value::Null;
+        assert_eq!(world.ask(Asked::of(body)).endpoint, Some(1), "no adapter is named");
+    }
+    // By keys of the gateway's own it has blocks of its own, where events tell the adapter's name.
+    let mut world = World::new(Pool::of(2).pages(16).tokens());
+    world.hold(1, 0, Tier::Gpu, &prompt(1, 4));
+    let tuned = || Asked::of(json!({"model": "m:tuned", "prompt": prompt(1, 4)}));
+    world.ask(tuned());
+    assert_eq!(world.misses().pop(), Some(Miss::NoWorker));
+    let lora = Some(Lora { name: "tuned", path: None });
+    world.hold_with(0, &prompt(1, 4), &Extras { lora, ..Extras::default() });
+    assert_eq!(world.ask(tuned()).endpoint, Some(0));
+    assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(1));
+}
+
 /// A namespace that events don't tell is not passed over, nor are members that change the prompt.
 #[test]
 fn token_ids_with_more_than_a_salt_beside_them_are_declined() {
@@ -153,6 +186,23 @@ fn token_ids_with_more_than_a_salt_beside_them_are_declined() {
         assert_eq!(world.ask(Asked::of(body)).status, 200);
         assert_eq!(world.misses().pop().map(Miss::word), Some(word));
     }
+}
+
+/// Versions that name blocks otherwise than the first endpoint's are left out; before any told one, nobody is.
+#[test]
+fn a_version_of_another_family_is_left_out() {
+    let mut world = World::new(Pool::of(3));
+    for endpoint in [1, 2] {
+        world.hold(endpoint, 0, Tier::Gpu, &prompt(1, 4));
+    }
+    world.source(0).set_family(Some(3));
+    world.source(1).set_family(Some(2));
+    assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(2));
+    world.source(2).set_family(Some(2));
+    world.ask(ask(&prompt(1, 4)));
+    assert_eq!(world.misses().pop(), Some(Miss::NoSignal), "the others are left out");
+    world.source(0).set_family(Some(2));
+    assert!(world.ask(ask(&prompt(1, 4))).endpoint.is_some_and(|endpoint| endpoint > 0));
 }
 
 #[test]

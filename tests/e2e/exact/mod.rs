@@ -9,6 +9,7 @@ mod drained;
 mod inventory;
 mod load;
 mod lost;
+mod modes;
 mod naming;
 mod ranks;
 mod sglang;

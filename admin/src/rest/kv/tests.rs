@@ -236,7 +236,7 @@ fn the_status_is_the_whole_report() {
             "last_event_ms": 1_700_000_000_000_u64 - 3_500, "last_event_age_us": 3_500_000,
             "blocks": {"gpu": 11, "host": 21, "disk": 31}, "reconnects": 2, "receive_errors": 4, "batches": 6,
             "stored": 8, "removed": 10, "cleared": 12, "schema_mismatch": 14, "undecodable": 16,
-            "rank_mismatch": 18, "refused": 20, "replays": 22,
+            "rank_mismatch": 18, "refused": 20, "waiting": 24, "replays": 22,
         })
     );
     let never = &answer["endpoints"][1]["ranks"][0];

@@ -4,7 +4,7 @@ use crate::kinds::KINDS;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use warmpath_core::block::BlockSize;
-use warmpath_core::engine::{Algo, Engine, Extras, Terms};
+use warmpath_core::engine::{Algo, Engine, Extras, Terms, ToolForm};
 use warmpath_parser::json::{JsonLimits, Members, peek};
 use warmpath_prompt::load::registry::{Published, profile_of};
 use warmpath_prompt::load::{Files, LoadFault, folder};
@@ -243,4 +243,43 @@ fn a_model_has_one_profile_or_a_fault() {
 
 fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Who says that tools are rendered: the engine's policy, the template's verification and the profile, all three.
+#[test]
+fn tools_are_rendered_where_the_template_is_verified_and_the_only_one() {
+    const QWEN3: &str = include_str!("../templates/qwen3_later.jinja");
+    let tools = Policy { tools: true, template_kwargs: true, ..Policy::plain() };
+    let body =
+        br#"{"tools": [{"function": {"name": "f"}}], "chat_template_kwargs": {"enable_thinking": false},
+        "messages": [{"role": "user", "content": "a"}]}"#;
+    let outcome = |files: Files, policy: &Policy| {
+        let model = files.model(1, policy.clone(), Choice::Reference).expect("a model");
+        let mut members = Members::new();
+        peek(body, &mut members, JsonLimits::default()).expect("JSON");
+        let prompt = model.read(Api::Chat, body, &members, None, Some(ToolForm::Declared));
+        prompt.map(|prompt| prompt.text().unwrap_or_default().contains("\"description\": null"))
+    };
+    let folder = place("verified", &[("chat_template.jinja", QWEN3)]);
+    let files = || Files::read(&folder).expect("files");
+    assert_eq!(outcome(files(), &tools), Ok(true));
+    assert_eq!(outcome(files(), &Policy { tools: false, ..tools.clone() }), Err(Decline::Tools));
+    assert_eq!(
+        outcome(files(), &Policy { template_kwargs: false, ..tools.clone() }),
+        Err(Decline::TemplateKwargs)
+    );
+    for (excluded, decline) in [("tools", Decline::Tools), ("thinking", Decline::TemplateKwargs)] {
+        let yaml = format!("profileId: a\nbaseModel: m\nexcludedFeatures: [{excluded}]\n");
+        let profiled = files().pin(&folder, &profile(&yaml)).expect("nothing pinned");
+        assert_eq!(outcome(profiled, &tools), Err(decline));
+    }
+    let changed = place("changed", &[("chat_template.jinja", &format!("{QWEN3} "))]);
+    assert_eq!(outcome(Files::read(&changed).expect("files"), &tools), Err(Decline::Tools));
+    for (name, expected) in [("rag", Ok(true)), ("tool_use", Err(Decline::Tools))] {
+        let list =
+            serde_json::json!([{"name": "default", "template": QWEN3}, {"name": name, "template": "x"}]);
+        let config = serde_json::json!({"chat_template": list}).to_string();
+        let folder = place(&format!("named-{name}"), &[("tokenizer_config.json", &config)]);
+        assert_eq!(outcome(Files::read(&folder).expect("files"), &tools), expected, "{name}");
+    }
 }
