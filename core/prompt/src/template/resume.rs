@@ -36,8 +36,11 @@ pub(crate) struct Stop {
     /// Bytes of text before that message.
     pub(crate) at: usize,
     /// Of each loop over messages its index there and what it carries.
-    carried: Box<[Option<Box<[Value]>>]>,
+    carried: Carried,
 }
+
+/// What each loop over messages carries, behind its index; none for one that did not run.
+type Carried = Box<[Option<Box<[Value]>>]>;
 
 /// A text, and where it may go on.
 pub(crate) type Rendered = (String, Option<Stop>);
@@ -142,7 +145,7 @@ impl Resumable {
     }
 
     /// What loops kept; `None` if some is no plain value.
-    fn carried(&self, state: &State<'_, '_>) -> Option<Box<[Option<Box<[Value]>>]>> {
+    fn carried(&self, state: &State<'_, '_>) -> Option<Carried> {
         let kept = |number: usize| {
             let Some(values) = state.get_temp(&temp(number)) else { return Some(None) };
             let values: Box<[Value]> = values.try_iter().ok()?.collect();
@@ -151,7 +154,7 @@ impl Resumable {
         (0..self.loops).map(kept).collect()
     }
 
-    fn split(&self, mut text: String, carried: Option<Box<[Option<Box<[Value]>>]>>) -> Option<Rendered> {
+    fn split(&self, mut text: String, carried: Option<Carried>) -> Option<Rendered> {
         let at = only(&text, splice::LAST)?;
         text.replace_range(at..at + splice::LAST.len(), "");
         Some((text, carried.map(|carried| Stop { at, carried })))
