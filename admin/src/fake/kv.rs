@@ -21,6 +21,7 @@ use warmpath_core::rule::body::parse;
 use warmpath_core::rule::{KvExact, KvPorts, RankMode, Rule};
 use warmpath_core::shared::Tier;
 use warmpath_core::table::Table;
+use warmpath_core::trust::Names;
 
 /// Source, rank and tier.
 type Holder = (u32, u8, Tier);
@@ -161,6 +162,8 @@ pub fn exact_report() -> KvReport {
         rank_mismatch: 17 + rank,
         refused: 19 + rank,
         replays: 21 + rank,
+        observed: 23 + rank,
+        learned: 25 + rank,
     };
     let silent = RankReport { standing: "fenced", ..RankReport::default() };
     let source = |source, fence, transport, ranks| SourceReport {
@@ -169,6 +172,7 @@ pub fn exact_report() -> KvReport {
         findings: Vec::new(),
         version: "0.5.16".into(),
         transport,
+        names: Names::default(),
         ranks,
     };
     let mut fenced =
@@ -180,6 +184,7 @@ pub fn exact_report() -> KvReport {
         index_capacity: 1_000,
         index_bytes: 65_536,
         refused: 39,
+        proofs_dropped: 41,
         cpu: 1_500_000_000,
         sources: vec![source(2, None, "dial", vec![known(0), known(1)]), fenced],
     }
