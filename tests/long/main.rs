@@ -6,6 +6,7 @@
 #[path = "../e2e/harness/mod.rs"]
 mod harness;
 
+mod restart;
 mod slow;
 
 #[path = "../e2e/crowd.rs"]
