@@ -1,11 +1,11 @@
 //! All keys of one holder, page by page, for an inventory. Owns the order of the pages; must never change
 //! anything, nor look at more than a bounded part of the table in one call.
 //!
-//! The order is that of the keys' home slots. A rebuild moves keys to other slots but not to other homes, so a
+//! The order is that of the keys' home buckets. A rebuild moves keys to other slots but not to other homes, so a
 //! cursor means the same after it.
 
 use crate::holders::Holder;
-use crate::publish::{Home, told_key};
+use crate::publish::{BUCKET, Home, told_key};
 use crate::writer::Writer;
 
 /// Slots that one call looks at before it ends its page, full or not.
@@ -33,7 +33,7 @@ impl From<u64> for Cursor {
 
 impl Writer {
     /// A page of the keys that a holder has, in no order that means anything, and where the next page begins;
-    /// no cursor after the last. A page ends at `limit` keys (a few more, since the keys of one home slot stay
+    /// no cursor after the last. A page ends at `limit` keys (a few more, since the keys of one home bucket stay
     /// together) or after some tens of thousands of slots, so it may be short, or empty, with more to come.
     ///
     /// Over all pages each key comes once; one that was stored or removed between two pages comes or does not.
@@ -54,7 +54,7 @@ impl Writer {
         (keys, None)
     }
 
-    /// Adds the keys of one home slot that a bit has; how many slots it looked at.
+    /// Adds the keys of one home bucket that a bit has; how many slots it looked at.
     fn keys_at(&self, home: Home, bit: usize, keys: &mut Vec<u64>) -> usize {
         let mut looks = 1;
         for (at, key) in self.shared.run(home) {
@@ -68,7 +68,7 @@ impl Writer {
     }
 
     fn after(&self, at: Cursor) -> Cursor {
-        let slot = at.slot + 1;
+        let slot = at.slot - at.slot % BUCKET + BUCKET;
         if slot < self.shared.plan.slots {
             Cursor { slot, ..at }
         } else {
@@ -120,6 +120,9 @@ mod tests {
         }
         assert!(expected.contains(&0) && expected.contains(&u64::MAX));
         assert_eq!(all(&mut writer, holders[5], 10, |_| ()), []);
+        for number in [u64::from(u32::MAX), u64::MAX] {
+            assert!(writer.keys_of(holders[99], Cursor::from(number), 10).0.len() < 10 + 30, "{number}");
+        }
         writer.release(holders[99]);
         assert_eq!(writer.keys_of(holders[99], Cursor::default(), 10), (vec![], None));
     }

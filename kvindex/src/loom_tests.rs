@@ -73,13 +73,14 @@ fn a_block_that_stays_is_found_through_a_rebuild() {
     });
 }
 
-/// With one spare a second rebuild takes back the place that the reader may have begun in: only if it left.
+/// With one spare a second rebuild takes back the place that the reader may have begun in: only if it left. (A is
+/// the second key there and the first in every copy, so that a reader of both would miss it.)
 #[test]
 fn a_retired_place_is_reused_only_when_no_reader_looks() {
     explore(|| {
         let (mut writer, holder, mut reader) = small(1);
-        writer.store(holder, &[A], 0);
         churn(&mut writer, holder, B);
+        writer.store(holder, &[A], 0);
         churn(&mut writer, holder, C);
         let reading = thread::spawn(move || assert_eq!(run(&mut reader, &[A]), 1));
         for key in [0xd4, 0xe5, 0xf6] {
@@ -90,15 +91,16 @@ fn a_retired_place_is_reused_only_when_no_reader_looks() {
     });
 }
 
-/// A slot of a place used before still has its old bits until its key is published again. (The keys leave A's
-/// home slot free.)
+/// A slot of a place used before still has its old bits until a key is published in it again. (A is the second
+/// key of its place both times, so it comes to the same slot.)
 #[test]
 fn a_block_published_in_a_used_place_has_none_of_its_old_bits() {
     explore(|| {
         let (mut writer, first, mut reader) = small(1);
         let second = writer.register(2).unwrap();
+        assert_eq!(churn(&mut writer, first, B), 0);
         writer.store(second, &[A], 0);
-        [B, C, 0xd4].iter().for_each(|key| assert_eq!(churn(&mut writer, first, *key), 0));
+        [C, 0xd4].iter().for_each(|key| assert_eq!(churn(&mut writer, first, *key), 0));
         writer.remove(second, &[A]);
         [0xe5, 0xf7].iter().for_each(|key| assert_eq!(churn(&mut writer, first, *key), 0));
         assert_eq!(writer.stats().rebuilds, 2);

@@ -13,7 +13,10 @@ use crate::publish::{At, NAMELESS, Pin, Readers, Shared};
 const STRIDE: usize = 32;
 
 /// Blocks that a walk asks for ahead of the one it looks at.
-const AHEAD: usize = 24;
+const AHEAD: usize = 32;
+
+/// The same where a block's bucket is several cache lines.
+const AHEAD_WIDE: usize = 24;
 
 /// Stride ends that a jump asks for ahead.
 const STRIDES_AHEAD: usize = 8;
@@ -146,14 +149,15 @@ impl View<'_> {
         mut alive: [u64; WORDS_MAX],
         out: &mut [u32],
     ) {
+        let ahead = if W == 1 { AHEAD } else { AHEAD_WIDE };
         let mut asked = [At::default(); AHEAD];
-        for (at, key) in keys.iter().enumerate().skip(from).take(AHEAD) {
-            asked[at % AHEAD] = self.shared.ask::<W>(*key);
+        for (at, key) in keys.iter().enumerate().skip(from).take(ahead) {
+            asked[at % ahead] = self.shared.ask::<W>(*key);
         }
         for (at, key) in keys.iter().enumerate().skip(from) {
-            let start = asked[at % AHEAD];
-            if let Some(next) = keys.get(at + AHEAD) {
-                asked[at % AHEAD] = self.shared.ask::<W>(*next);
+            let start = asked[at % ahead];
+            if let Some(next) = keys.get(at + ahead) {
+                asked[at % ahead] = self.shared.ask::<W>(*next);
             }
             if !self.keep::<W>(self.shared.find_from::<W>(start, *key), &mut alive, |word, lost| {
                 settle(out, word, lost, at);

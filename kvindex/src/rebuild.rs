@@ -2,7 +2,7 @@
 //! may look at.
 
 use crate::plan::Plan;
-use crate::publish::Shared;
+use crate::publish::{BUCKET, Shared};
 use crate::writer::{Fill, Writer};
 use std::collections::VecDeque;
 
@@ -12,10 +12,12 @@ const DEAD_SHARE: u32 = 32;
 /// Places that no segment uses.
 #[derive(Debug)]
 pub(crate) struct Spares {
-    /// Empty, seen by no reader.
+    /// Seen by no reader.
     free: Vec<usize>,
     /// Retired with a tag, oldest first: readers may still look.
     retired: VecDeque<(u64, usize)>,
+    /// By bucket: what a rebuild counts.
+    filled: Box<[u8]>,
 }
 
 impl Spares {
@@ -23,10 +25,11 @@ impl Spares {
         Spares {
             free: (plan.segments..plan.places()).collect(),
             retired: VecDeque::with_capacity(plan.spares),
+            filled: vec![0; plan.slots / BUCKET].into(),
         }
     }
 
-    /// An empty place; none while readers look at all of them.
+    /// A place to rebuild in; none while readers look at all of them.
     fn take(&mut self, shared: &Shared) -> Option<usize> {
         if let Some(place) = self.free.pop() {
             return Some(place);
@@ -36,7 +39,6 @@ impl Spares {
             return None;
         }
         self.retired.pop_front();
-        shared.wipe(place);
         Some(place)
     }
 
@@ -63,18 +65,15 @@ impl Writer {
         true
     }
 
-    /// Copies the live blocks of a segment to an empty place, publishes it and retires the old one.
+    /// Copies the live blocks of a segment to another place, publishes it and retires the old one.
     fn rebuild(&mut self, segment: usize, place: usize) {
-        let mut moved = 0;
-        for (from, key) in self.shared.used(self.shared.place(segment)) {
-            if self.is_dead::<0>(from) {
-                continue;
-            }
-            if let Some(to) = self.shared.empty_slot(place, key) {
-                self.shared.publish::<0>(to, key, |word| self.shared.raw::<0>(from, word));
-                moved += 1;
-            }
-        }
+        let from = self.shared.place(segment);
+        let filled = &mut self.spares.filled;
+        let moved = match self.shared.plan.words {
+            1 => self.shared.copy::<1>(from, place, filled),
+            2 => self.shared.copy::<2>(from, place, filled),
+            _ => self.shared.copy::<0>(from, place, filled),
+        };
         let (old, tag) = self.shared.replace(segment, place);
         self.spares.retired.push_back((tag, old));
         self.fills[segment] = Fill { used: moved, live: moved, stale: false };

@@ -10,7 +10,10 @@ use crate::rebuild::Spares;
 use std::sync::Arc;
 
 /// Blocks of a run that are asked for ahead of the one at work.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
+
+/// Blocks of a run ahead of the one at work of which the first bucket is looked at.
+const NEAR: usize = 16;
 
 /// Writes one index. Not shared: whoever has it is the event core.
 #[derive(Debug)]
@@ -138,6 +141,7 @@ impl Writer {
         }
         match self.shared.plan.words {
             1 => self.store_run::<1>(holder.bit(), keys, depth),
+            2 => self.store_run::<2>(holder.bit(), keys, depth),
             _ => self.store_run::<0>(holder.bit(), keys, depth),
         }
     }
@@ -149,6 +153,7 @@ impl Writer {
         }
         match self.shared.plan.words {
             1 => self.remove_run::<1>(holder.bit(), keys),
+            2 => self.remove_run::<2>(holder.bit(), keys),
             _ => self.remove_run::<0>(holder.bit(), keys),
         }
     }
@@ -185,6 +190,9 @@ impl Writer {
         for (at, write) in writes.iter().enumerate() {
             if let Some(next) = writes.get(at + AHEAD) {
                 self.shared.ask::<W>(next.key());
+            }
+            if let Some(near) = writes.get(at + NEAR) {
+                self.shared.ask_on::<W>(near.key());
             }
             match *write {
                 Write::Store(key, depth) => self.store_one::<W>(bit, stored_key(key), depth, &mut stored),
@@ -247,7 +255,7 @@ impl Writer {
         let limits = self.shared.plan.limits;
         let mut at = at;
         if self.fills[segment].used as usize >= limits.rebuild && self.rebuild_if_worth(segment) {
-            at = self.shared.empty_slot(self.shared.place(segment), key)?;
+            at = self.shared.empty_slot(key)?;
         }
         let fill = &mut self.fills[segment];
         if fill.used as usize >= limits.hard || !limits.admits(fill.live as usize, depth) {
@@ -312,6 +320,9 @@ impl Writer {
     fn ask_for_next<const W: usize>(&self, keys: &[u64], at: usize) {
         if let Some(key) = keys.get(at + AHEAD) {
             self.shared.ask::<W>(*key);
+        }
+        if let Some(key) = keys.get(at + NEAR) {
+            self.shared.ask_on::<W>(*key);
         }
     }
 }

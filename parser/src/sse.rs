@@ -92,12 +92,6 @@ impl Framer {
         self.oversized
     }
 
-    /// Whether the stream is at the end of an event, or of an empty line between events: here a gateway may
-    /// put an event of its own.
-    pub fn is_between_events(&self) -> bool {
-        !self.open && matches!(self.line, Line::Name(0) | Line::Mark(0))
-    }
-
     /// Goes to the end of the event in progress, or of the input. `kept` must be the same buffer in all
     /// calls; this framer clears it, and never makes it longer than the bound.
     pub fn advance(&mut self, input: &[u8], kept: &mut Vec<u8>) -> Step {

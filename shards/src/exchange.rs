@@ -2,6 +2,7 @@
 //! touch a socket.
 
 use crate::budget::Budget;
+use crate::framing::Tail;
 use crate::prompt::Keys;
 use crate::proof::Claim;
 use crate::services::ShardService;
@@ -195,6 +196,8 @@ pub struct Answer {
     pub rechunk: bool,
     /// An event stream.
     pub streamed: bool,
+    /// How its body ends so far.
+    pub tail: Tail,
     /// What it tells of the engine's cache, where its rule routes exactly.
     pub usage: Option<Usage>,
     /// All of it came from the endpoint.

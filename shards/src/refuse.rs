@@ -90,9 +90,12 @@ impl<R: Ring> Flow<R> {
     }
 }
 
-/// The last event of a broken stream, in the framing of its answer; `None` inside of a chunk, where
-/// nothing can be said.
+/// The last event of a broken stream, in the framing of its answer; `None` inside of a chunk or of an event,
+/// where nothing can be said.
 fn closing_event(answer: &Answer, refusal: &Refusal) -> Option<Vec<u8>> {
+    if !answer.tail.is_between_events() {
+        return None;
+    }
     let mut event = b"data: ".to_vec();
     refusal.write_json(None, &mut event);
     event.extend_from_slice(b"\n\n");

@@ -7,7 +7,7 @@ use crate::explain;
 use crate::flow::Flow;
 use crate::forward::{self, Persistence};
 use crate::framing::{Parsed, note_stream, parse_final, track, unchunk};
-use crate::usage::{self, Usage};
+use crate::usage::Usage;
 use std::ops::Range;
 use warmpath_core::control::{Count, DrainPhase};
 use warmpath_core::fault::Fault;
@@ -259,7 +259,7 @@ impl<R: Ring> Flow<R> {
     ) {
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         exchange.answer.bytes_out += range.len() as u64;
-        usage::read(&mut exchange.answer.usage, &self.ring.bytes(&held)[range.clone()]);
+        exchange.answer.saw(&self.ring.bytes(&held)[range.clone()]);
         if !range.is_empty() {
             write::chunk_open(&mut out, range.len() as u64);
             out.extend_from_slice(&self.ring.bytes(&held)[range]);
@@ -293,7 +293,7 @@ impl<R: Ring> Flow<R> {
         let bytes = &self.ring.bytes(&held)[range];
         let before = out.len();
         let decoded = unchunk(decoder, bytes, &self.settings.limits, &mut out);
-        usage::read(&mut exchange.answer.usage, &out[before..]);
+        exchange.answer.saw(&out[before..]);
         exchange.answer.bytes_out += (out.len() - before) as u64;
         self.release(held);
         match decoded {

@@ -89,21 +89,38 @@ fn an_engine_that_dies_between_events_ends_the_stream_with_an_error(driver: Driv
     }
 }
 
+/// Whole events, then part of one: within a chunk, in chunks of its own, without framing.
 fn an_engine_that_dies_within_an_event_leaves_it_cut(driver: Driver) {
-    let origin = Origin::start();
-    let gateway = Gateway::start(driver, &[rule(free_address(), &[origin.addr])]);
-    let mut client = gateway.client();
-    client.send(&post("/v1/chat/completions", &[], &chat_stream("x", 5)));
-    let mut engine = origin.accept();
-    engine.request();
-    engine.say(format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{}", chunk("data: 1\n\n")));
-    engine.say("10\r\ndata: 2");
-    drop(engine);
-    let reply = client.reply();
-    assert!(!reply.whole, "{:?}", reply.events());
-    assert_eq!(reply.body, b"data: 1\n\n");
-    client.ahead.clear();
-    client.expect_end();
+    let whole = chunk("data: 1\n\n");
+    let in_chunks = "Transfer-Encoding: chunked\r\n";
+    let parts = [
+        (in_chunks, "10\r\ndata: 2".to_owned(), ""),
+        (in_chunks, chunk("data: 2"), "data: 2"),
+        (in_chunks, chunk("data: 2\n"), "data: 2\n"),
+        (in_chunks, chunk("data: 2\r") + &chunk("\n"), "data: 2\r\n"),
+        ("", "data: 2\n".into(), "data: 2\n"),
+        ("Content-Length: 99\r\n", "data: 2\n".into(), "data: 2\n"),
+    ];
+    for (framing, part, seen) in parts {
+        let origin = Origin::start();
+        let rule = rule_with(free_address(), &[origin.addr], json!({"timeoutMemberData": 300}));
+        let gateway = Gateway::start(driver, &[rule]);
+        let mut client = gateway.client();
+        client.send(&post("/v1/chat/completions", &[], &chat_stream("x", 5)));
+        let mut engine = origin.accept();
+        engine.request();
+        let first = if framing == in_chunks { whole.as_str() } else { "data: 1\n\n" };
+        engine.say(format!("{HEAD}{framing}\r\n{first}"));
+        engine.say(&part);
+        // A stream that only closing ends is whole then: there its silence is what breaks it.
+        let silent = framing.is_empty().then_some(engine);
+        let reply = client.reply();
+        assert!(!reply.whole, "{part:?}: {:?}", String::from_utf8_lossy(&reply.body));
+        assert_eq!(String::from_utf8_lossy(&reply.body), format!("data: 1\n\n{seen}"), "{part:?}");
+        client.ahead.clear();
+        client.expect_end();
+        drop(silent);
+    }
 }
 
 fn broken_framing_never_looks_like_a_whole_stream(driver: Driver) {

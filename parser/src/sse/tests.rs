@@ -122,13 +122,3 @@ fn one_line_of_data_is_not_copied() {
     assert_eq!(step, Step { consumed: 14, event: Some(Data::Input(6..12)) });
     assert!(kept.is_empty());
 }
-
-#[test]
-fn a_gateway_may_speak_only_between_events() {
-    let (mut framer, mut kept) = (Framer::new(99), Vec::new());
-    assert!(framer.is_between_events());
-    for (part, between) in [("da", false), ("ta: a\n", false), ("\n", true), ("\r\n", true), (":", false)] {
-        framer.advance(part.as_bytes(), &mut kept);
-        assert_eq!(framer.is_between_events(), between, "after {part:?}");
-    }
-}

@@ -10,6 +10,7 @@ mod inventory;
 mod learning;
 mod load;
 mod lost;
+mod modes;
 mod naming;
 mod ranks;
 mod sglang;

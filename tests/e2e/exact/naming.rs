@@ -2,11 +2,11 @@
 //! otherwise. Owns parity and fences.
 
 use super::pool::{
-    SEED, all_connected, complete, complete_with, config, counts_in_step, engine, engine_with, exact_rule,
-    exact_rule_at, fixed_port, gateway, gateway_with, in_step, known_of, metric, tokens, vip_of,
+    NO_SEEDING, SEED, all_connected, complete, complete_with, config, counts_in_step, engine, engine_with,
+    exact_rule, exact_rule_at, fixed_port, gateway, gateway_with, in_step, known_of, metric, tokens, vip_of,
     vllm_version, wait_known, warm,
 };
-use crate::harness::{Driver, free_address};
+use crate::harness::{Driver, free_address, wait_until};
 use serde_json::{Value, json};
 use warmpath_perf::engine::Kind::{self, Sglang, Vllm};
 use warmpath_perf::engine::kinds::HashAlgo;
@@ -257,4 +257,21 @@ fn the_kind_of_a_rule_cannot_change() {
     assert!((400..500).contains(&reply.status), "{}", reply.status);
     assert!(reply.json().to_string().contains("kvEngineType"), "{}", reply.json());
     complete(vip, &tokens(1, 65)).assert_exact(&a, 4);
+}
+
+/// Another seed than the engine's: each lookup misses, in a cache that holds something.
+#[test]
+fn a_long_row_without_a_hit_is_told_in_the_log() {
+    let a = engine(Vllm);
+    let rule = exact_rule("pool", Vllm, &[&a], json!({}));
+    let variables = [("LLB_KV_NONE_HASH_SEED", "7"), NO_SEEDING, ("LOXILB_KV_ZERO_HIT_N", "5")];
+    let gateway = gateway_with(Driver::Epoll, &[rule], &["--shards", "1"], &variables);
+    warm(&gateway, "pool", &a, &tokens(1, 64));
+    let alarms = || metric(&gateway, "loxilb_pd_kv_zero_hit_watchdog_total", &[]);
+    // Another prompt each time: one that is on its way is no miss.
+    (1..5).for_each(|seed| complete(gateway.vip, &tokens(seed, 64)).assert_missed("no_worker"));
+    assert_eq!(alarms(), Some(0.0));
+    complete(gateway.vip, &tokens(5, 64)).assert_missed("no_worker");
+    assert_eq!(alarms(), Some(1.0));
+    wait_until("the log says so", || gateway.log().contains("[KV_ZEROHIT] rule pool "));
 }
