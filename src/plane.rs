@@ -4,7 +4,7 @@
 use crate::serve::{random, wall};
 use std::sync::Arc;
 use warmpath_core::environment::Environment;
-use warmpath_core::shared::Promises;
+use warmpath_core::shared::{Observations, Promises};
 use warmpath_events::eventcore::{Pace, Settings};
 use warmpath_events::thread::{self, EventCoreHandle};
 use warmpath_kvindex::{Plan as IndexPlan, Readers, Writer, index};
@@ -75,7 +75,9 @@ impl Plane {
         let promises = Arc::new(Promises::new((known.bytes / PROMISES_SHARE) as usize));
         let checkpoints = Checkpoints::new(texts.bytes as usize, random());
         let text = Text::new(checkpoints, wall);
-        let blocks = Blocks { readers, promises, tuning: Arc::new(environment.tuning), text };
+        let observations = Arc::new(Observations::default());
+        let tuning = Arc::new(environment.tuning);
+        let blocks = Blocks { readers, promises, tuning, text, observations };
         let plane = match driver {
             Driver::Uring => {
                 Plane::start_on(plan, budget, environment, known.core, writer, &blocks, |sizes| {
@@ -105,8 +107,13 @@ impl Plane {
         R: Ring + 'static,
         F: Fn(Sizes) -> Result<R, String> + Clone + Send + 'static,
     {
-        let settings = settings(environment, plan.seed);
-        let event_plan = thread::Plan { core, sizes: EVENT_SIZES, settings };
+        let event_plan = thread::Plan {
+            core,
+            sizes: EVENT_SIZES,
+            settings: settings(environment, plan.seed),
+            seed: environment.none_hash_seed.clone(),
+            observations: blocks.observations.clone(),
+        };
         let (kv, events) = thread::start(event_plan, writer, make.clone())?;
         match Fleet::start(plan, budget, blocks, make) {
             Ok((fleet, shards)) => Ok(Plane { fleet: Arc::new(fleet), kv: Arc::new(kv), shards, events }),

@@ -93,6 +93,7 @@ enum Feature {
     RequestId,
     Peek,
     Receipts,
+    Learn,
 }
 
 /// Serves until it is told to stop.
@@ -170,6 +171,7 @@ fn plan(args: &ServeArgs) -> Result<Plan, String> {
             Feature::RequestId => settings.features.request_id = false,
             Feature::Peek => settings.features.peek = false,
             Feature::Receipts => settings.features.receipts = false,
+            Feature::Learn => settings.features.learn = false,
         }
     }
     let mut sizes = Sizes::default();

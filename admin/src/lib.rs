@@ -24,6 +24,7 @@ mod rules_file;
 mod run;
 pub mod serve;
 mod store;
+pub mod trust;
 mod watchdog;
 pub mod why;
 

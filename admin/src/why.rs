@@ -20,6 +20,10 @@ const fn plainly(miss: Miss) -> &'static str {
     match miss {
         Miss::ModeOff => "the rule does not ask for exact routing; set kvExactMode to 3",
         Miss::Warmup => "kvWarmupSec of the rule has not passed; wait, or set it to 0",
+        Miss::Untrusted => {
+            "answers of all endpoints contradict what was predicted of them, so that they take requests by load alone; \
+             `warmpath ctl kv` names what may be broken"
+        }
         Miss::TextEmpty => {
             "there is no prompt to look up: the body was not read, has none, or is over 16 MiB; \
              send the prompt in a JSON body"
@@ -184,7 +188,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    pub const MISSES: [Miss; 16] = [
+    pub const MISSES: [Miss; 17] = [
         Miss::ModeOff,
         Miss::Warmup,
         Miss::TextEmpty,
@@ -196,6 +200,7 @@ mod tests {
         Miss::Hashes,
         Miss::NoSignal,
         Miss::Fenced,
+        Miss::Untrusted,
         Miss::NoWorker,
         Miss::Shallow,
         Miss::Excluded,
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn every_miss_has_its_own_sentence_of_cause_and_cure() {
         let sentences: BTreeSet<Cow<'_, str>> = every_miss().map(missed).collect();
-        assert_eq!(sentences.len(), 26 + Decline::OWN.len());
+        assert_eq!(sentences.len(), 27 + Decline::OWN.len());
         for sentence in sentences {
             assert!(
                 sentence.contains("; ") && !sentence.ends_with('.') && sentence.len() < 220,

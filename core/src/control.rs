@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::receipt::Receipt;
 use crate::shared::{Fence, Tier};
 use crate::table::Table;
+use crate::trust::Names;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -151,6 +152,8 @@ pub struct KvReport {
     pub index_bytes: u64,
     /// Blocks not admitted for want of room since start.
     pub refused: u64,
+    /// Proofs of answers that found no room on their way to it since start.
+    pub proofs_dropped: u64,
     /// CPU time of the event core, nanoseconds.
     pub cpu: Nanos,
     /// Its sources, by number.
@@ -170,6 +173,8 @@ pub struct SourceReport {
     pub version: String,
     /// How its events come: `dial`, `listen` or `drain`.
     pub transport: &'static str,
+    /// What its events show of the names of blocks.
+    pub names: Names,
     /// Its ranks, from 0.
     pub ranks: Vec<RankReport>,
 }
@@ -213,6 +218,10 @@ pub struct RankReport {
     pub waiting: u64,
     /// Replays asked for since start.
     pub replays: u64,
+    /// Blocks that count as held because answers proved them so, and no event yet.
+    pub observed: u64,
+    /// Blocks that answers proved held since start.
+    pub learned: u64,
 }
 
 /// A VIP that could not be listened on.

@@ -16,6 +16,7 @@ pub mod receipt;
 pub mod rule;
 pub mod shared;
 pub mod table;
+pub mod trust;
 
 /// Nanoseconds on the process's monotonic clock. Only differences mean anything.
 pub type Nanos = u64;

@@ -5,6 +5,7 @@ use crate::Nanos;
 use crate::decide::Reason;
 use crate::decide::exact::{self, Explanation, Miss, Shown};
 use crate::fault::Fault;
+use crate::trust::Finding;
 use std::net::SocketAddr;
 
 /// Receipts that each shard keeps: its last ones.
@@ -61,6 +62,8 @@ pub struct ExactReceipt {
     pub cached_tokens: Option<u32>,
     /// Tokens of the prompt as the engine counted them; `None` where its answer does not tell.
     pub engine_tokens: Option<u32>,
+    /// What that proves of the endpoint, if anything.
+    pub finding: Option<Finding>,
 }
 
 impl ExactReceipt {

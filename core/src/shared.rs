@@ -3,12 +3,16 @@
 
 mod endpoint;
 mod exact;
+mod observation;
 mod promise;
 mod source;
+mod trust;
 
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
+pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
 };
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
+pub use trust::TrustState;

@@ -5,7 +5,7 @@ use crate::Nanos;
 use crate::decide::ring::HashRing;
 use crate::fleet::EndpointView;
 use crate::rule::{PathMatch, Rule, RuleKey, Selector};
-use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec};
+use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -53,6 +53,8 @@ pub struct ExactService {
     pub sources: Vec<Arc<Source>>,
     /// What it remembers from request to request; kept when the rule is replaced.
     pub state: Arc<ExactState>,
+    /// How far each endpoint is trusted, by its index; kept with its source.
+    pub trust: Vec<Arc<TrustState>>,
 }
 
 impl ExactService {
@@ -98,10 +100,7 @@ impl Table {
         for rule in rules {
             let service = match known.get(&rule.key) {
                 Some(same) if same.rule == rule => (*same).clone(),
-                Some(older) => {
-                    let state = older.exact.as_ref().map(|exact| exact.state.clone());
-                    Arc::new(Service::new(older.number, rule, state, &mut kept))
-                }
+                Some(older) => Arc::new(Service::new(older.number, rule, older.exact.as_ref(), &mut kept)),
                 None => Arc::new(Service::new(kept.fresh_number(), rule, None, &mut kept)),
             };
             table.add(service);
@@ -239,15 +238,20 @@ impl Kept<'_> {
 }
 
 impl Service {
-    fn new(number: u32, rule: Rule, state: Option<Arc<ExactState>>, kept: &mut Kept<'_>) -> Service {
+    fn new(number: u32, rule: Rule, older: Option<&ExactService>, kept: &mut Kept<'_>) -> Service {
         let endpoints = rule.endpoints.iter().map(|e| kept.endpoint(e.address)).collect();
         let hash_ring = match &rule.selector {
             Selector::Chwbl(chwbl) => Some(HashRing::new(&rule.endpoints, chwbl)),
             _ => None,
         };
-        let exact = rule.exact.is_some().then(|| ExactService {
-            sources: source_specs(&rule).map(|spec| kept.source(spec)).collect(),
-            state: state.unwrap_or_else(|| Arc::new(ExactState::new(kept.now))),
+        let exact = rule.exact.is_some().then(|| {
+            let sources: Vec<_> = source_specs(&rule).map(|spec| kept.source(spec)).collect();
+            let state = older.map(|exact| exact.state.clone());
+            ExactService {
+                trust: sources.iter().map(|source| trust(source, older)).collect(),
+                state: state.unwrap_or_else(|| Arc::new(ExactState::new(kept.now))),
+                sources,
+            }
         });
         Service { number, rule, endpoints, hash_ring, exact }
     }
@@ -271,6 +275,15 @@ impl Service {
             }
         }
     }
+}
+
+/// That of the rule before, if it named the very source: another one has to prove itself anew.
+fn trust(source: &Arc<Source>, older: Option<&ExactService>) -> Arc<TrustState> {
+    let kept = older.and_then(|older| {
+        let at = older.sources.iter().position(|own| own.number() == source.number())?;
+        older.trust.get(at).cloned()
+    });
+    kept.unwrap_or_default()
 }
 
 /// What each endpoint's stream of events has to be, by endpoint index.

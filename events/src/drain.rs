@@ -57,6 +57,11 @@ pub enum DrainChange<'a> {
         /// The nearest other level on which it still is.
         also: Option<Medium>,
     },
+    /// A block left the GPU that was not known to be held.
+    Unknown {
+        /// Its name.
+        hash: u64,
+    },
     /// Nothing is held any more.
     Cleared,
 }
@@ -194,6 +199,8 @@ fn change(event: &DrainEvent, residency: &mut Residency, sink: Sink<'_>) {
                 residency.remove(from, *hash);
                 residency.store(to, *hash, depth);
                 sink(DrainChange::Moved { from, to, hash: *hash, also });
+            } else if from != to {
+                sink(DrainChange::Unknown { hash: *hash });
             }
         }
         DrainData::Created { .. } | DrainData::Updated { .. } | DrainData::Unknown => {}
@@ -202,11 +209,16 @@ fn change(event: &DrainEvent, residency: &mut Residency, sink: Sink<'_>) {
 
 /// A removal does not say from which level.
 fn remove(window: u32, hash: u64, residency: &mut Residency, sink: Sink<'_>) {
+    let mut is_known = false;
     for medium in LEVELS {
         let shelf = Shelf { group: window, medium };
         if residency.copies(shelf, hash) > 0 && residency.remove(shelf, hash) {
             sink(DrainChange::Gone { shelf, hash, also: residency.also(shelf, hash) });
+            is_known = true;
         }
+    }
+    if !is_known {
+        sink(DrainChange::Unknown { hash });
     }
 }
 

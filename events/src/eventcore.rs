@@ -26,7 +26,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::engine::Version;
-use warmpath_core::shared::Source;
+use warmpath_core::shared::{Observation, Source, TrustState};
 use warmpath_core::table::Table;
 use warmpath_core::{Nanos, SECOND};
 use warmpath_kvindex::Writer;
@@ -57,6 +57,10 @@ pub struct EventCore<R: Ring> {
     is_working: bool,
     /// Whose work comes next: a flow's place, and a rank.
     work_at: (usize, usize),
+    /// The seed that the gateway was given.
+    seed: Option<String>,
+    /// Trust in each source, by service and source.
+    trust: Vec<(u32, u32, Arc<TrustState>)>,
 }
 
 impl<R: Ring> EventCore<R> {
@@ -73,7 +77,15 @@ impl<R: Ring> EventCore<R> {
             listen_at: None,
             is_working: false,
             work_at: (0, 0),
+            seed: None,
+            trust: Vec::new(),
         }
+    }
+
+    /// Knows the seed of the engines' block hashes, to tell a wrong seed from a wrong hash.
+    pub fn with_seed(mut self, seed: Option<String>) -> EventCore<R> {
+        self.seed = seed;
+        self
     }
 
     /// Its ring, for simulations and wakers.
@@ -84,6 +96,7 @@ impl<R: Ring> EventCore<R> {
     /// Follows the sources of `table` from now on, and no others. Sources are the same if their numbers are.
     pub fn follow(&mut self, table: &Table) {
         let now = self.net.ring.now();
+        self.index.now = now;
         let wanted = table.sources();
         let is_wanted = |flow: &Flow| wanted.iter().any(|source| source.number() == flow.source.number());
         let (kept, gone) = std::mem::take(&mut self.flows).into_iter().partition(is_wanted);
@@ -97,6 +110,7 @@ impl<R: Ring> EventCore<R> {
             }
         }
         self.flows.sort_by_key(|flow| flow.source.number());
+        self.trust = trust_of(table);
         let numbers = |sources: &[Arc<Source>]| sources.iter().map(|source| source.number()).collect();
         let exact = table.services().filter_map(|service| service.exact.as_ref());
         self.rules = exact.map(|exact| numbers(&exact.sources)).collect();
@@ -117,6 +131,7 @@ impl<R: Ring> EventCore<R> {
         let wait = self.patience(longest);
         self.net.ring.wait(wait, &mut events)?;
         let now = self.net.ring.now();
+        self.index.now = now;
         for event in events.drain(..) {
             self.take(now, event);
         }
@@ -124,6 +139,7 @@ impl<R: Ring> EventCore<R> {
         self.round(now);
         self.work(now);
         self.look_after(now);
+        self.answer_questions(now);
         if self.index.is_sweeping() {
             self.index.sweep(SWEEP);
         }
@@ -153,6 +169,27 @@ impl<R: Ring> EventCore<R> {
             }
             slices -= 1;
             flow.work(now, rank, &mut self.net, &mut self.index);
+        }
+    }
+
+    /// Takes what an answer proved of an engine's cache.
+    pub fn observe(&mut self, told: &Observation<'_>) {
+        if let Some(at) = self.flow(told.source) {
+            self.flows[at].observe(told, &mut self.index);
+        }
+    }
+
+    /// What events say where answers told nothing.
+    fn answer_questions(&mut self, now: Nanos) {
+        let trust = &self.trust;
+        for flow in &mut self.flows {
+            let source = flow.source.number();
+            for rank in &mut flow.ranks {
+                rank.holdings.questions.answer(now, |service, class, finding| {
+                    let own = trust.iter().find(|(of, at, _)| (*of, *at) == (service, source));
+                    own.into_iter().for_each(|(.., state)| state.judged(class, finding));
+                });
+            }
         }
     }
 
@@ -333,4 +370,16 @@ impl<R: Ring> EventCore<R> {
         }
         self.net.ring.close(sock);
     }
+}
+
+/// The trust that each service of a table has in its sources.
+fn trust_of(table: &Table) -> Vec<(u32, u32, Arc<TrustState>)> {
+    let mut all = Vec::new();
+    for service in table.services() {
+        if let Some(exact) = &service.exact {
+            let pairs = exact.sources.iter().zip(&exact.trust);
+            all.extend(pairs.map(|(source, trust)| (service.number, source.number(), trust.clone())));
+        }
+    }
+    all
 }

@@ -6,7 +6,10 @@
 
 use crate::drain::DrainChange;
 use crate::index::{Index, Sweep};
+use crate::names::Names;
 use crate::naming::Naming;
+use crate::observed::Observed;
+use crate::questions::Questions;
 use crate::residency::{Change, Content, FEW, Residency, Shelf};
 use crate::wire::{Medium, SpecKind, Stored};
 use std::ops::Range;
@@ -67,6 +70,9 @@ pub(crate) struct Holdings {
     rank: u8,
     block_tokens: u32,
     naming: Naming,
+    pub names: Names,
+    pub observed: Observed,
+    pub questions: Questions,
     group: Option<u32>,
     holders: [Option<Holder>; TIERS],
     /// The index had no bit for a holder.
@@ -87,6 +93,9 @@ impl Holdings {
             rank,
             block_tokens: contract.block_size().tokens() as u32,
             naming: Naming::new(contract),
+            names: Names::default(),
+            observed: Observed::new(contract.is_by_tokens()),
+            questions: Questions::default(),
             group: None,
             holders: [None; TIERS],
             bits_lacking: false,
@@ -125,10 +134,19 @@ impl Holdings {
                     _ => (shelf.medium, also),
                 };
                 if let Some(key) = key {
+                    self.questions.stored(index.now, key);
                     self.held(medium, also, key, depth, index);
                 }
             }
+            Change::Again { shelf, hash } => {
+                let key = self.naming.key(hash).filter(|_| self.group == Some(shelf.group));
+                key.into_iter().for_each(|key| self.questions.stored(index.now, key));
+            }
             Change::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
+            Change::Unknown { shelf, hash } if self.group.is_none_or(|own| own == shelf.group) => {
+                self.left_unknown(hash, index);
+            }
+            Change::Unknown { .. } => {}
             Change::Cleared(was) => self.clear(Some(was), index),
         }
     }
@@ -148,6 +166,7 @@ impl Holdings {
             }
             DrainChange::Moved { from, to, hash, also } => self.moved(from, to, hash, also, index),
             DrainChange::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),
+            DrainChange::Unknown { hash } => self.left_unknown(hash, index),
             DrainChange::Cleared => {
                 self.clear(None, index);
                 self.group = None;
@@ -163,6 +182,8 @@ impl Holdings {
             Some(was) => self.take_back(was, index),
             None => self.pending.writes.clear(),
         }
+        self.names = Names::default();
+        self.forget_observed(index);
         self.naming.clear();
         let mut is_stale = false;
         for holder in self.holders.iter().flatten() {
@@ -190,7 +211,7 @@ impl Holdings {
     }
 
     /// Begins the fill of holders that the last changes asked for.
-    pub fn begin_fills(&mut self, residency: &Residency) {
+    pub fn begin_fills(&mut self, residency: &Residency, index: &mut Index) {
         for at in 0..TIERS {
             if std::mem::take(&mut self.wanted[at]) {
                 let group = self.group;
@@ -198,8 +219,14 @@ impl Holdings {
                 let nearer = residency
                     .blocks()
                     .filter(|(shelf, ..)| Some(shelf.group) == group && tier(shelf.medium) <= at);
-                let hashes = nearer.map(|(shelf, hash, _)| (hash, residency.depth_of(shelf, hash)));
-                self.fills.push(Fill { tier: at, hashes: hashes.collect() });
+                let hashes = nearer.map(|(shelf, hash, _)| (hash, residency.depth_of(shelf, hash))).collect();
+                self.fills.push(Fill { tier: at, hashes });
+                // Blocks that answers proved are on the GPU.
+                if let Some(holder) = self.holders[at] {
+                    for (key, depth) in self.observed.blocks() {
+                        index.store(holder, &[key], depth);
+                    }
+                }
             }
         }
     }
@@ -279,6 +306,9 @@ impl Holdings {
             self.naming.exclude(hash);
             return None;
         }
+        if let Some(content) = content {
+            self.names.check(hash, event, content, &self.source, &mut index.scratch);
+        }
         let key = self.naming.name(hash, event, content, &mut index.scratch);
         match key {
             Some(_) => self.counts.counted += 1,
@@ -289,6 +319,7 @@ impl Holdings {
 
     fn held(&mut self, medium: Medium, also: Option<Medium>, key: u64, depth: u32, index: &mut Index) {
         let at = tier(medium);
+        self.known_by_events(key, at, index);
         if at > 0 && self.holders[at].is_none() && !self.bits_lacking {
             self.flush(index);
             self.register(at, index);
@@ -307,13 +338,17 @@ impl Holdings {
             self.naming.forget(hash);
         }
         if let Some(key) = key {
+            self.observed.left(index.now, key);
             self.counts.removed += 1;
             self.write(Write::Remove(key), tier(shelf.medium)..also.map_or(TIERS, tier), index);
+        } else {
+            // Stored behind a block without a name: an answer may have proven it by its own.
+            self.left_unknown(hash, index);
         }
     }
 
     fn moved(&mut self, from: Shelf, to: Shelf, hash: u64, also: Option<Medium>, index: &mut Index) {
-        let Some(key) = self.naming.key(hash) else { return };
+        let Some(key) = self.naming.key(hash) else { return self.left_unknown(hash, index) };
         let near = |medium| also.map_or(tier(medium), |also| tier(also).min(tier(medium)));
         let (before, after) = (near(from.medium), near(to.medium));
         if after > before {
@@ -363,5 +398,6 @@ impl Holdings {
     }
 }
 
+mod learn;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The index as the event core writes it: holders that hold or don't. Owns the calls to its writer; must never
 //! count copies, which residency does.
 
+use warmpath_core::Nanos;
 use warmpath_core::engine::Scratch;
 use warmpath_kvindex::{Cursor, Holder, Stats, Write, Writer};
 
@@ -11,6 +12,8 @@ const LOOKS: usize = 16;
 pub(crate) struct Index {
     writer: Writer,
     pub scratch: Scratch,
+    /// The time, as of the event core's turn.
+    pub now: Nanos,
     /// Something cleared is still to be swept.
     is_sweeping: bool,
     /// Segments swept so far.
@@ -26,7 +29,7 @@ pub(crate) struct Sweep {
 
 impl Index {
     pub fn new(writer: Writer) -> Index {
-        Index { writer, scratch: Scratch::default(), is_sweeping: false, swept: 0 }
+        Index { writer, scratch: Scratch::default(), now: 0, is_sweeping: false, swept: 0 }
     }
 
     pub fn register(&mut self, name: u64) -> Option<Holder> {
@@ -41,6 +44,11 @@ impl Index {
     /// Consecutive blocks of a prompt, from block `depth` on. How many found no room.
     pub fn store(&mut self, holder: Holder, keys: &[u64], depth: u32) -> usize {
         self.writer.store(holder, keys, depth).refused
+    }
+
+    /// One block. Whether this holder did not hold it before, and does now.
+    pub fn add(&mut self, holder: Holder, key: u64, depth: u32) -> bool {
+        self.writer.store(holder, &[key], depth).added > 0
     }
 
     /// Stores and removals in their order. How many found no room.

@@ -150,7 +150,7 @@ impl Naming {
 }
 
 /// The ids that enter a block's key: its own and those behind it. Pairs are a token and the next one each.
-fn spanned(content: &Content<'_>) -> Vec<u32> {
+pub(crate) fn spanned(content: &Content<'_>) -> Vec<u32> {
     if content.width == 1 {
         return [content.tokens, content.lookahead].concat();
     }
@@ -160,14 +160,14 @@ fn spanned(content: &Content<'_>) -> Vec<u32> {
 
 /// What an event's extra keys mean by their place: adapter, media, salt, embeddings.
 #[derive(Default)]
-struct Parts<'a> {
-    media: Vec<Media<'a>>,
-    salt: Option<&'a str>,
-    embeds: Option<&'a [u8; 32]>,
+pub(crate) struct Parts<'a> {
+    pub media: Vec<Media<'a>>,
+    pub salt: Option<&'a str>,
+    pub embeds: Option<&'a [u8; 32]>,
 }
 
 impl<'a> Parts<'a> {
-    fn of(batch: &'a Batch, keys: &'a [ExtraKey], has_lora: bool) -> Option<Parts<'a>> {
+    pub fn of(batch: &'a Batch, keys: &'a [ExtraKey], has_lora: bool) -> Option<Parts<'a>> {
         let mut parts = Parts::default();
         for (at, key) in keys.iter().enumerate() {
             match key {

@@ -5,7 +5,7 @@
 //! An engine may hold a block twice: a hit stops one block short and the recomputed block is a second copy
 //! (vLLM 0.32, captured). Each is removed by itself, so a block is gone when the last copy is. Whether a
 //! removal takes one copy or all is the engine's rule ([`Removal`]). A removal of what is not held, as after a
-//! stream that was picked up midway, changes nothing.
+//! stream that was picked up midway, changes nothing here, and is told.
 
 mod copies;
 
@@ -83,6 +83,20 @@ pub enum Change<'a> {
         hash: u64,
         /// The nearest other medium on which the same group still holds it.
         also: Option<Medium>,
+    },
+    /// One more copy of a block that is held there.
+    Again {
+        /// Where.
+        shelf: Shelf,
+        /// The engine's name of it.
+        hash: u64,
+    },
+    /// A copy left of a block that was not known to be held.
+    Unknown {
+        /// Where it was.
+        shelf: Shelf,
+        /// The engine's name of it.
+        hash: u64,
     },
     /// Nothing is held any more of what was.
     Cleared(&'a Residency),
@@ -314,6 +328,7 @@ impl Residency {
         let end = hashes.len().min(at.block.saturating_add(*left));
         for (block, hash) in hashes.iter().enumerate().take(end).skip(at.block) {
             self.touch(batch, stored.hashes, block, &mut at.touched);
+            let repeated = self.counts.repeated;
             if self.store(shelf, *hash, depth) {
                 let content = spans.as_ref().map(|(tokens, span, width)| Content {
                     parent,
@@ -325,6 +340,8 @@ impl Residency {
                 });
                 let also = self.also(shelf, *hash);
                 sink(Change::Held { shelf, hash: *hash, depth, also, event: stored, content });
+            } else if self.counts.repeated > repeated {
+                sink(Change::Again { shelf, hash: *hash });
             }
             parent = Some(*hash);
             depth = depth.saturating_add(1);
@@ -348,8 +365,11 @@ impl Residency {
         let end = hashes.len().min(at.block.saturating_add(*left));
         for (block, hash) in hashes.iter().enumerate().take(end).skip(at.block) {
             self.touch(batch, removed.hashes, block, &mut at.touched);
+            let unmatched = self.counts.unmatched;
             if self.remove(shelf, *hash) {
                 sink(Change::Gone { shelf, hash: *hash, also: self.also(shelf, *hash) });
+            } else if self.counts.unmatched > unmatched {
+                sink(Change::Unknown { shelf, hash: *hash });
             }
         }
         *left -= end - at.block;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use warmpath_core::control::{InventoryPage, KvPlane, KvReport};
-use warmpath_core::shared::Tier;
+use warmpath_core::shared::{Observations, Tier};
 use warmpath_core::table::Table;
 use warmpath_kvindex::Writer;
 use warmpath_ring::{Ring, Sizes, Wake, clock};
@@ -15,8 +15,14 @@ use warmpath_ring::{Ring, Sizes, Wake, clock};
 /// How long the admin thread waits for an answer.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
+/// How long a proof of an answer may lie in the mailbox, whose writers wake nobody.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Proofs taken between two turns.
+const PROOFS: usize = 64;
+
 /// What the event core is started with.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The core to pin it to.
     pub core: Option<usize>,
@@ -24,6 +30,10 @@ pub struct Plan {
     pub sizes: Sizes,
     /// Bounds and times.
     pub settings: Settings,
+    /// The seed of the engines' block hashes, as far as the gateway knows it.
+    pub seed: Option<String>,
+    /// What shards prove.
+    pub observations: Arc<Observations>,
 }
 
 /// A message to the event core.
@@ -128,14 +138,19 @@ fn run<R: Ring>(
         }
     };
     let waker = ring.waker();
-    let mut core = EventCore::new(ring, writer, plan.settings);
+    let mut core = EventCore::new(ring, writer, plan.settings).with_seed(plan.seed);
+    let proofs = plan.observations;
     let _ = ready.send(Ok(waker));
     loop {
-        core.turn(None).map_err(|error| format!("event core: its ring failed: {error}"))?;
+        core.turn(Some(LOOK_EVERY)).map_err(|error| format!("event core: its ring failed: {error}"))?;
+        (0..PROOFS).take_while(|_| proofs.take(|told| core.observe(told))).for_each(drop);
         for order in inbox.try_iter() {
             match order {
                 Order::Follow(table) => core.follow(&table),
-                Order::Report(reply) => drop(reply.try_send(core.report(clock::thread_cpu()))),
+                Order::Report(reply) => {
+                    let report = core.report(clock::thread_cpu());
+                    drop(reply.try_send(KvReport { proofs_dropped: proofs.dropped(), ..report }));
+                }
                 Order::Inventory(page, reply) => {
                     let Page { source, rank, tier, from, limit } = page;
                     drop(reply.try_send(core.inventory(source, rank, tier, from, limit)));

@@ -41,6 +41,10 @@ impl<R: Ring> Flow<R> {
         {
             service.counts.borrow_mut().told(exchange.route.predicted_tokens, cached);
         }
+        // Whole, whether or not the client stayed to its end.
+        if exchange.answer.complete {
+            self.prove(exchange);
+        }
         self.tally.add(Count::BytesOut, exchange.answer.bytes_out);
         if exchange.answer.streamed {
             self.tally.count(Count::Streams);

@@ -18,7 +18,7 @@ use warmpath_core::decide::exact::{
 use warmpath_core::decide::tuning::Tuning;
 use warmpath_core::fleet::{EndpointView, Excluded};
 use warmpath_core::rule::KvExact;
-use warmpath_core::shared::{Destination, Promises, promised_keys};
+use warmpath_core::shared::{Destination, Observations, Promises, promised_keys};
 use warmpath_core::table::{ExactService, Service};
 use warmpath_kvindex::{Plan, Readers};
 use warmpath_parser::http1::Field;
@@ -37,6 +37,8 @@ pub struct Blocks {
     pub tuning: Arc<Tuning>,
     /// What makes keys of text.
     pub text: Text,
+    /// What answers prove, on its way to the event core.
+    pub observations: Arc<Observations>,
 }
 
 /// Bytes of promises where nobody writes the index.
@@ -49,14 +51,16 @@ impl Blocks {
         let (_, readers) = warmpath_kvindex::index(plan, 0);
         let promises = Arc::new(Promises::new(FEW_PROMISES));
         let text = Text::new(Checkpoints::new(0, 0), || Duration::ZERO);
-        Ok(Blocks { readers, promises, tuning: Arc::default(), text })
+        let observations = Arc::new(Observations::new(2));
+        Ok(Blocks { readers, promises, tuning: Arc::default(), text, observations })
     }
 
     /// One shard's own.
     pub fn exact(&self) -> Result<Exact, String> {
         let reader = self.readers.reader().ok_or("the index was planned for fewer readers")?;
         let overlap = Overlap::new(reader, self.promises.clone());
-        Ok(Exact::new(overlap, self.tuning.clone(), ShardText::new(&self.text)))
+        let text = ShardText::new(&self.text);
+        Ok(Exact::new(overlap, self.tuning.clone(), text, self.observations.clone()))
     }
 }
 
@@ -69,6 +73,7 @@ pub struct Exact {
     overlap: Overlap,
     ranking: Ranking,
     tuning: Arc<Tuning>,
+    pub(crate) observations: Arc<Observations>,
 }
 
 /// One request as exact routing sees it.
@@ -90,9 +95,19 @@ struct Answer {
 }
 
 impl Exact {
-    fn new(overlap: Overlap, tuning: Arc<Tuning>, text: ShardText) -> Exact {
+    fn new(overlap: Overlap, tuning: Arc<Tuning>, text: ShardText, observations: Arc<Observations>) -> Exact {
         let (reader, ranking) = (PromptReader::default(), Ranking::default());
-        Exact { reader, text, read: Err(Miss::ModeOff), overlap, ranking, tuning }
+        Exact { reader, text, read: Err(Miss::ModeOff), overlap, ranking, tuning, observations }
+    }
+
+    /// The endpoint's rank as the present request was looked up; `None` if it was not.
+    pub(crate) fn candidate(&self, endpoint: usize, rank: Option<u8>) -> Option<Candidate> {
+        self.read.ok()?;
+        self.overlap
+            .last()
+            .iter()
+            .find(|c| usize::from(c.endpoint) == endpoint && Some(c.rank) == rank)
+            .copied()
     }
 
     /// The present request has the keys that the reader made. False: nobody waits for them.
@@ -196,6 +211,7 @@ impl<R: Ring> Flow<R> {
         exchange.route.charge = Some(Charge::of(service.service.endpoints[endpoint].clone()));
         let source = exact.sources[endpoint].clone();
         let to = Destination { source: source.number(), rank: candidate.rank };
+        self.claim(exchange, &candidate, &source);
         exchange.route.rank = Some(RankCharge::of(source, candidate.rank, own_rank));
         self.promise(exchange, to, candidate.runs[0]);
         true

@@ -4,6 +4,7 @@
 use crate::budget::Budget;
 use crate::framing::Tail;
 use crate::prompt::Keys;
+use crate::proof::Claim;
 use crate::services::ShardService;
 use crate::tokenize::Pending;
 use crate::usage::Usage;
@@ -16,8 +17,12 @@ use warmpath_core::decide::exact::{ANY_RANK, Explanation, Miss};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
 use warmpath_core::shared::{Destination, EndpointState, Source};
+use warmpath_core::trust::{Class, Finding};
 use warmpath_parser::http1::{ChunkDecoder, Headers, RequestHead, ResponseParser};
 use warmpath_ring::Sock;
+
+/// Keys that an exchange which is kept for reuse keeps room for.
+const KEYS_SPARE: usize = 512;
 
 /// The state of one exchange. Kept and reused by the shard: [`Exchange::clear`] makes it new.
 #[derive(Default)]
@@ -50,6 +55,8 @@ pub struct Exchange {
     pub route: Route,
     /// Keys of the blocks that it brings to its endpoint, thinned out, while they are promised.
     pub promised: Vec<u64>,
+    /// Leading keys of its prompt that its answer may prove held, where not all that its endpoint holds is known.
+    pub keys: Vec<u64>,
     /// Its prompt's keys where a token core made them, or why it did not.
     pub keyed: Option<Result<Keys, Miss>>,
     /// What it waits for of a token core.
@@ -148,6 +155,12 @@ pub struct Route {
     pub rank_asked: Option<u8>,
     /// How exact routing decided, or why it did not.
     pub explained: Option<Explanation>,
+    /// What could be wrong with a prediction of it.
+    pub class: Class,
+    /// What was known of the cache that it was sent to, until its answer is taken.
+    pub claim: Option<Claim>,
+    /// What its answer proved.
+    pub finding: Option<Finding>,
     /// To whom blocks are promised, and since when.
     pub promise: Option<(Destination, Nanos)>,
     /// Tokens of its prompt, where they were counted.
@@ -232,10 +245,13 @@ impl Exchange {
         let mut headers = std::mem::take(&mut self.headers);
         let mut answer_headers = std::mem::take(&mut self.answer.headers);
         let mut promised = std::mem::take(&mut self.promised);
+        let mut keys = std::mem::take(&mut self.keys);
         headers.clear();
         answer_headers.clear();
         promised.clear();
-        *self = Exchange { promised, ..Exchange::default_with(headers, answer_headers) };
+        keys.clear();
+        keys.shrink_to(KEYS_SPARE);
+        *self = Exchange { promised, keys, ..Exchange::default_with(headers, answer_headers) };
     }
 
     /// A new one with room for header lines.

@@ -37,6 +37,7 @@ mod outbox;
 pub mod overlap;
 mod pool;
 pub mod prompt;
+mod proof;
 mod random;
 mod refuse;
 mod relay;

@@ -8,6 +8,7 @@ use warmpath_core::fleet::EndpointView;
 use warmpath_core::rule::{KvExact, RankMode};
 use warmpath_core::shared::{Destination, Promises, Source, Tier};
 use warmpath_core::table::ExactService;
+use warmpath_core::trust::State;
 use warmpath_kvindex::{HolderSet, Reader, View};
 
 /// What lookups are made with, in memory that is used again.
@@ -58,17 +59,24 @@ impl Overlap {
         }
         let sources = prompt.exact.sources.iter().zip(prompt.exact.fences());
         for (endpoint, (source, fence)) in sources.enumerate() {
+            let first = self.candidates.len();
             for rank in ranks(prompt) {
                 let runs = runs(source, rank, &view, &self.runs);
                 let fenced = fence.is_some();
                 self.candidates.push(Candidate { fenced, ..candidate(prompt, endpoint, source, rank, runs) });
             }
+            leave_out_untrusted(prompt, endpoint, &mut self.candidates[first..]);
         }
         drop(view);
         if !names_ranks(prompt.terms) {
             exact::union(&mut self.candidates);
         }
         self.add_promised(prompt);
+        &self.candidates
+    }
+
+    /// The candidates of the last look.
+    pub fn last(&self) -> &[Candidate] {
         &self.candidates
     }
 
@@ -147,5 +155,19 @@ fn candidate(
         available: view.is_some_and(|view| view.available),
         backup: view.is_some_and(|view| view.backup),
         fenced: false,
+        untrusted: false,
     }
+}
+
+/// Leaves out an endpoint that takes requests by load alone, but for a probe now and again, which only one that
+/// seems to hold something can be.
+fn leave_out_untrusted(prompt: &Prompt<'_>, endpoint: usize, ranks: &mut [Candidate]) {
+    let Some(trust) = prompt.exact.trust.get(endpoint).filter(|own| own.state() == State::LoadOnly) else {
+        return;
+    };
+    let seems_to_hold = ranks.iter().any(|c| c.runs[0] > 0 && c.available && !c.fenced);
+    if seems_to_hold && trust.take_probe(prompt.now) {
+        return;
+    }
+    ranks.iter_mut().for_each(|c| (c.fenced, c.untrusted) = (true, true));
 }

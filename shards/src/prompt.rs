@@ -322,7 +322,7 @@ fn gives_text(members: &Members, api: Api) -> bool {
 }
 
 /// Whether a completion's prompt is a list that holds no text: token ids, or what is refused as them.
-fn gives_ids(body: &[u8], members: &Members) -> bool {
+pub(crate) fn gives_ids(body: &[u8], members: &Members) -> bool {
     let list = members.get(Member::Prompt).filter(|prompt| prompt.kind == Kind::Array);
     let first = |list| json::elements(body, list).next();
     list.is_some_and(|list| !first(list).is_some_and(|item| matches!(item.kind, Kind::String { .. })))

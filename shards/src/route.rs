@@ -130,6 +130,7 @@ impl<R: Ring> Flow<R> {
                 exchange.route.endpoint = decision.endpoint;
                 exchange.route.reason = Some(decision.reason);
                 exchange.route.charge = Some(Charge::of(state.clone()));
+                self.claim_selected(exchange, service);
                 self.promise_all(exchange, service);
                 return Ok(());
             }

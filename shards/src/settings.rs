@@ -52,11 +52,13 @@ pub struct Features {
     pub peek: bool,
     /// A receipt for each request.
     pub receipts: bool,
+    /// What answers prove of engines' caches.
+    pub learn: bool,
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Features { forwarded: true, request_id: true, peek: true, receipts: true }
+        Features { forwarded: true, request_id: true, peek: true, receipts: true, learn: true }
     }
 }
 

@@ -129,6 +129,7 @@ impl Tally {
             predicted_tokens: route.predicted_tokens,
             cached_tokens: exchange.answer.usage.and_then(|usage| usage.cached_tokens()),
             engine_tokens: exchange.answer.usage.and_then(|usage| usage.prompt_tokens()),
+            finding: route.finding,
         });
         match self.records.get_mut(self.next_record) {
             Some(place) => *place = record,

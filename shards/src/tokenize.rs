@@ -8,6 +8,7 @@ use crate::flow::Flow;
 use crate::loader::Told;
 use crate::models::{Models, Wish};
 use crate::prompt::{self, Left, Terms};
+use crate::proof;
 use crate::services::ShardService;
 use crate::token_core::{self, Asked, Check, Job, Keyed, Reply, TokenDesk, TokenQueue, Work};
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -196,6 +197,7 @@ impl<R: Ring> Flow<R> {
             Err(miss) => return self.exact.lacks(miss),
         };
         let Some(terms) = self.exact.text.terms(exchange, &self.members, &service, api) else { return false };
+        exchange.route.class = proof::class(&exchange.request[exchange.body.clone()], &self.members, &terms);
         match self.key_or_leave(exchange, &terms) {
             Ok(None) => self.exact.has(),
             Ok(Some(long)) => self.hand_over_keys(client, terms, long),

@@ -1,7 +1,6 @@
 //! The tokens that an engine says it found in its cache: `usage.prompt_tokens_details.cached_tokens` and
 //! `usage.prompt_tokens` of an answer, whole or streamed, read as it passes. Owns the reading alone; must never
-//! hold, change or copy a byte of the answer, allocate, or touch the index (blocks that an answer proves held are
-//! not marked yet).
+//! hold, change or copy a byte of the answer, allocate, or judge what it says (`proof` takes it).
 
 use memchr::memmem::Finder;
 use std::sync::LazyLock;

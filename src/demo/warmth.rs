@@ -91,6 +91,7 @@ mod tests {
                 predicted_tokens: predicted,
                 cached_tokens: cached,
                 engine_tokens: Some(100),
+                finding: None,
             }),
             reason: Some(reason),
             status: 200,

@@ -7,6 +7,7 @@
 mod harness;
 
 mod churn;
+mod restart;
 mod slow;
 
 #[path = "../e2e/crowd.rs"]

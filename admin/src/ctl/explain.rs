@@ -161,6 +161,9 @@ fn exact_lines(exact: &Value) -> String {
         }
         if !exact["cached_tokens"].is_null() {
             out += &format!("; {} were, the engine says", text("cached_tokens"));
+            if let Some(finding) = exact["finding"].as_str().filter(|finding| *finding != "agrees") {
+                out += &format!(" ({finding})");
+            }
         }
         out.push('\n');
     }
@@ -193,6 +196,7 @@ fn candidates(exact: &Value) -> String {
         let note = match place {
             0 if chose => "chosen",
             _ if passed_over => "passed over",
+            _ if candidate["untrusted"] == true => "not trusted",
             _ => "",
         };
         let blocks = &candidate["blocks"];

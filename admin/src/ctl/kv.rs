@@ -129,6 +129,7 @@ fn status(answer: &Value) -> String {
         "HOST",
         "DISK",
         "LAST EVENT",
+        "TRUST",
         "FENCE",
         "FINDINGS",
     ])];
@@ -141,6 +142,11 @@ fn status(answer: &Value) -> String {
     }
     text += &aligned(&rows);
     for endpoint in endpoints {
+        let legs: Vec<String> = items(&endpoint["trust"], "legs").iter().map(word).collect();
+        if !legs.is_empty() {
+            let (rule, address) = (word(&endpoint["rule"]), word(&endpoint["endpoint"]));
+            text += &format!("broken: {rule} {address}: {}\n", legs.join(" or "));
+        }
         for finding in items(endpoint, "findings") {
             let (rule, address) = (word(&endpoint["rule"]), word(&endpoint["endpoint"]));
             text += &format!("finding: {rule} {address}: {}\n", word(finding));
@@ -167,6 +173,7 @@ fn row(endpoint: &Value, rank: &Value) -> Vec<String> {
         word(&rank["blocks"]["host"]),
         word(&rank["blocks"]["disk"]),
         age(&rank["last_event_age_us"]),
+        word(&endpoint["trust"]["state"]),
         word(&endpoint["fence"]),
         match items(endpoint, "findings").len() {
             0 => "-".into(),

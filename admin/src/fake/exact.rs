@@ -12,6 +12,7 @@ use warmpath_core::decide::exact::{
 use warmpath_core::decide::tuning::Tuning;
 use warmpath_core::fleet::Excluded;
 use warmpath_core::receipt::{ExactReceipt, Outcome, Receipt};
+use warmpath_core::trust::Finding;
 
 /// What is decided over these candidates for a prompt of 40 blocks, when so many of the list are refused.
 pub fn decided(candidates: &[Candidate], refused: usize) -> Explanation {
@@ -59,6 +60,7 @@ pub fn receipt(id: &str, at: Nanos, explanation: Explanation) -> Receipt {
         predicted_tokens: 192,
         cached_tokens: Some(192),
         engine_tokens: Some(650),
+        finding: Some(Finding::Agrees),
     };
     Receipt {
         at,

@@ -21,6 +21,7 @@ use warmpath_core::rule::body::parse;
 use warmpath_core::rule::{KvExact, KvPorts, RankMode, Rule};
 use warmpath_core::shared::Tier;
 use warmpath_core::table::Table;
+use warmpath_core::trust::Names;
 
 /// Source, rank and tier.
 type Holder = (u32, u8, Tier);
@@ -162,6 +163,8 @@ pub fn exact_report() -> KvReport {
         refused: 19 + rank,
         replays: 21 + rank,
         waiting: 23 + rank,
+        observed: 23 + rank,
+        learned: 25 + rank,
     };
     let silent = RankReport { standing: "fenced", ..RankReport::default() };
     let source = |source, fence, transport, ranks| SourceReport {
@@ -170,6 +173,7 @@ pub fn exact_report() -> KvReport {
         findings: Vec::new(),
         version: "0.5.16".into(),
         transport,
+        names: Names::default(),
         ranks,
     };
     let mut fenced =
@@ -181,6 +185,7 @@ pub fn exact_report() -> KvReport {
         index_capacity: 1_000,
         index_bytes: 65_536,
         refused: 39,
+        proofs_dropped: 41,
         cpu: 1_500_000_000,
         sources: vec![source(2, None, "dial", vec![known(0), known(1)]), fenced],
     }

@@ -7,9 +7,11 @@
 use super::{Facts, Family, family, seconds};
 use crate::kv::KvEndpoint;
 use crate::metrics::text::Page;
+use crate::trust::EndpointTrust;
 use std::time::Duration;
 use warmpath_core::control::{KvReport, RankReport, SourceReport};
 use warmpath_core::shared::Tier;
+use warmpath_core::trust::Finding;
 
 /// Families in the terms of the loxilb AI gateway.
 pub const LOXILB: &[Family] = &[
@@ -117,6 +119,46 @@ pub const OWN: &[Family] = &[
     }),
     family("warmpath_kv_replays_total", "counter", "Replays asked for.", |f, p| {
         each_rank(f, p, |r| r.replays);
+    }),
+    family(
+        "warmpath_kv_observed_blocks",
+        "gauge",
+        "Blocks that count as held because answers proved them so, and no event yet.",
+        |f, p| each_rank(f, p, |r| r.observed),
+    ),
+    family("warmpath_kv_learned_total", "counter", "Blocks that answers proved held.", |f, p| {
+        each_rank(f, p, |r| r.learned);
+    }),
+    family(
+        "warmpath_kv_proofs_dropped_total",
+        "counter",
+        "Proofs of answers that found no room on their way to the event core.",
+        |f, p| index(f, p, |r| r.proofs_dropped),
+    ),
+    family("warmpath_trust_state", "gauge", "1 with how far an endpoint's cache is trusted.", |f, p| {
+        trusts(f, |labels, own| {
+            p.sample("", &[labels, &[("state", own.trust.state().word())]].concat(), 1);
+        });
+    }),
+    family(
+        "warmpath_trust_answers",
+        "gauge",
+        "Answers judged since the endpoint was last let in, by what they say against what was predicted.",
+        |f, p| {
+            trusts(f, |labels, own| {
+                for finding in Finding::ALL {
+                    let labels = [labels, &[("finding", finding.word())]].concat();
+                    p.sample("", &labels, own.count(finding));
+                }
+            });
+        },
+    ),
+    family("warmpath_trust_broken_leg", "gauge", "1 for each leg that may be broken.", |f, p| {
+        trusts(f, |labels, own| {
+            for leg in own.legs.iter() {
+                p.sample("", &[labels, &[("leg", leg.word())]].concat(), 1);
+            }
+        });
     }),
 ];
 
@@ -226,6 +268,16 @@ fn fenced(facts: &Facts, page: &mut Page) {
             ("fence", endpoint.fence.map_or("", |fence| fence.word())),
         ];
         page.sample("", &labels, u64::from(endpoint.fence.is_some()));
+    }
+}
+
+/// Hands out every endpoint, known to the event core or not, with the labels that tell it.
+fn trusts(facts: &Facts, mut each: impl FnMut(&[(&str, &str)], &EndpointTrust)) {
+    for endpoint in facts.kv_endpoints {
+        let (service, index) = numbers(endpoint);
+        let address = endpoint.source.spec().endpoint.to_string();
+        let labels = [("service", service.as_str()), ("ep_idx", &index), ("endpoint", &address)];
+        each(&labels, &EndpointTrust::of(endpoint));
     }
 }
 

@@ -99,6 +99,7 @@ fn exact_part(exact: &ExactReceipt, endpoints: &Endpoints) -> Value {
         "promised_blocks": chosen.map(|c| c.promised),
         "predicted_tokens": chosen.map(|_| exact.predicted_tokens),
         "cached_tokens": exact.cached_tokens,
+        "finding": exact.finding.map(|finding| finding.word()),
         "missed": missed.map(|m| m.word()),
         "missed_why": missed.map(why::missed),
         "passed_over": passed_over(exact, endpoints),
@@ -144,6 +145,7 @@ fn candidate_part(candidate: &Shown, endpoints: &Endpoints) -> Value {
         "promised": candidate.promised,
         "load": candidate.load,
         "cap": (candidate.cap != u32::MAX).then_some(candidate.cap),
+        "untrusted": candidate.untrusted,
     })
 }
 

@@ -6,6 +6,7 @@ use crate::gateway::Gateway;
 use crate::kv::{KvEndpoint, endpoints};
 use crate::refusal::Refusal;
 use crate::routes::{Call, KvAsk};
+use crate::trust::EndpointTrust;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Write};
@@ -263,6 +264,7 @@ fn status_body(table: &Table, report: &KvReport, at: &Moment) -> Value {
             "bytes": report.index_bytes,
             "refused": report.refused,
         },
+        "proofs_dropped": report.proofs_dropped,
         "cpu_us": report.cpu / 1_000,
         "endpoints": shown,
     })
@@ -287,6 +289,7 @@ fn endpoint(endpoint: &KvEndpoint, at: &Moment) -> Value {
         "version": report.map(|r| &r.version),
         "fence": endpoint.fence.map(|fence| fence.word()),
         "findings": report.map_or(&[][..], |r| &r.findings),
+        "trust": EndpointTrust::of(endpoint).json(),
         "ranks": ranks.map(|(number, r)| rank(number, r, at)).collect::<Vec<_>>(),
     })
 }
@@ -316,6 +319,8 @@ fn rank(number: usize, rank: &RankReport, at: &Moment) -> Value {
         "refused": rank.refused,
         "waiting": rank.waiting,
         "replays": rank.replays,
+        "observed": rank.observed,
+        "learned": rank.learned,
     })
 }
 

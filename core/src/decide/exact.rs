@@ -56,6 +56,8 @@ pub struct Candidate {
     pub backup: bool,
     /// Its source is left out of exact routing: runs and promises don't count, and it is not seeded.
     pub fenced: bool,
+    /// It is left out because its answers contradict what was predicted: `fenced` is true too.
+    pub untrusted: bool,
 }
 
 /// What one decision knows.
@@ -205,7 +207,8 @@ impl<'q, 'a> Pool<'q, 'a> {
             return Err(Miss::Excluded);
         }
         if self.open().all(|(_, c)| c.fenced) {
-            return Err(Miss::Fenced);
+            let trusts_none = self.open().all(|(_, c)| c.untrusted);
+            return Err(if trusts_none { Miss::Untrusted } else { Miss::Fenced });
         }
         let loads = || self.open().map(|(_, c)| c.load);
         match self.question.tuning.load_guard {

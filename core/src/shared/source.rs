@@ -142,6 +142,7 @@ pub struct Source {
     capacity: AtomicU32,
     /// Spares shards the lock where there is none.
     has_adapters: AtomicBool,
+    is_misnamed: AtomicBool,
     adapters: RwLock<Arc<[Adapter]>>,
     ranks: [Rank; RANKS_MAX],
 }
@@ -170,6 +171,7 @@ impl Source {
             family: AtomicU32::new(NO_FAMILY),
             capacity: AtomicU32::new(0),
             has_adapters: AtomicBool::new(false),
+            is_misnamed: AtomicBool::new(false),
             adapters: RwLock::new(Arc::new([])),
             ranks: std::array::from_fn(rank),
         }
@@ -254,6 +256,17 @@ impl Source {
     /// Event core: the engine told how many blocks a rank has room for.
     pub fn set_capacity(&self, blocks: u32) {
         self.capacity.store(blocks, Relaxed);
+    }
+
+    /// Whether its events show that it names blocks otherwise than its contract: then nothing that is asked for
+    /// is ever found, and what an answer proves could not be taken back by a removal.
+    pub fn is_misnamed(&self) -> bool {
+        self.is_misnamed.load(Relaxed)
+    }
+
+    /// Event core: what its events show of that.
+    pub fn set_misnamed(&self, is_misnamed: bool) {
+        self.is_misnamed.store(is_misnamed, Relaxed);
     }
 
     /// The adapters that the engine serves. Held for the time of a pointer's copy, by a reader as by the writer.

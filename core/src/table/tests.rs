@@ -236,3 +236,20 @@ fn a_view_tells_load_weight_and_backup() {
     service.view(0, &mut view);
     assert!(!view[0].available && view[1].available, "drained stays drained");
 }
+
+/// An endpoint that a rule goes on naming keeps what its answers proved; under other terms it has to begin anew.
+#[test]
+fn trust_is_kept_with_the_source() {
+    use crate::trust::{Class, Finding, State};
+    let exact = |name, block_size| {
+        rule(name, json!({"kvExactMode": 3, "kvEngineType": "sglang", "kvBlockSize": block_size}), &[9000])
+    };
+    let mut next = 0;
+    let first = Table::next(&Table::default(), vec![exact("a", 16)], &mut next, 0);
+    let trust = |table: &Table| table.services().next().unwrap().exact.as_ref().unwrap().trust[0].clone();
+    trust(&first).judged(Class::default(), Finding::Agrees);
+    let second = Table::next(&first, vec![exact("renamed", 16)], &mut next, 0);
+    assert_eq!(trust(&second).state(), State::Trusted);
+    let third = Table::next(&second, vec![exact("a", 32)], &mut next, 0);
+    assert_eq!(trust(&third).state(), State::Unknown);
+}

@@ -27,6 +27,7 @@ impl Bench {
                 }
                 DrainChange::Moved { to, hash, .. } => format!("moved {hash} {:?}", to.medium),
                 DrainChange::Gone { hash, .. } => format!("gone {hash}"),
+                DrainChange::Unknown { hash } => format!("unknown {hash}"),
                 DrainChange::Cleared => "cleared".to_owned(),
             });
         });
@@ -70,7 +71,7 @@ fn blocks_are_stored_in_their_chain_moved_and_removed() {
     let update = DrainData::Updated { block_hash: Hash(5), cache_level: Some(moved) };
     assert_eq!(bench.apply(2, WINDOW, update), ["moved 5 Cpu"]);
     assert_eq!(bench.apply(3, WINDOW, removed(5)), ["gone 5"]);
-    assert_eq!(bench.apply(4, WINDOW, removed(5)), Vec::<String>::new());
+    assert_eq!(bench.apply(4, WINDOW, removed(5)), ["unknown 5"]);
     assert!(bench.drain.is_complete());
 }
 

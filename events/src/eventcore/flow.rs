@@ -16,7 +16,7 @@ use crate::http::Answer;
 use crate::index::Index;
 use std::sync::Arc;
 use warmpath_core::engine::Version;
-use warmpath_core::shared::{Fence, Source};
+use warmpath_core::shared::{Fence, Observation, Source};
 use warmpath_core::{Nanos, SECOND};
 use warmpath_parser::http1::Method;
 use warmpath_ring::{Ring, Sock};
@@ -284,6 +284,13 @@ impl Flow {
         self.refresh_fence();
     }
 
+    /// Takes what an answer of this engine proved.
+    pub fn observe(&mut self, told: &Observation<'_>, index: &mut Index) {
+        if let Some(rank) = self.ranks.get_mut(usize::from(told.rank)) {
+            rank.observe(told, &self.source, index);
+        }
+    }
+
     /// Takes the drained stream over.
     pub fn reacquire(&mut self, index: &mut Index) {
         for rank in &mut self.ranks {
@@ -301,6 +308,7 @@ impl Flow {
     }
 
     fn refresh_fence(&self) {
+        self.source.set_misnamed(self.ranks.iter().any(|rank| rank.holdings.names.differ()));
         self.source.set_fence(self.fence());
     }
 
@@ -478,7 +486,12 @@ impl Flow {
                 self.ask_at = self.ask_at.min(now + ASK_AGAIN);
             }
         }
+        let is_up = self.poller.as_ref().is_some_and(|poller| poller.is_up);
         for rank in &mut self.ranks {
+            // What an engine did not give away it still has: an answer that did not come leaves nothing out.
+            if is_up {
+                rank.follow(now, true, index);
+            }
             rank.told(&self.source, index);
         }
         self.refresh_fence();

@@ -11,7 +11,7 @@ use crate::index::Index;
 use crate::residency::{Residency, Shelf};
 use crate::wire::Medium;
 use std::sync::Arc;
-use warmpath_core::shared::{Fence, Source};
+use warmpath_core::shared::{Fence, Observation, Shown, Source};
 use warmpath_core::{Nanos, SECOND};
 use warmpath_ring::Ring;
 
@@ -41,6 +41,8 @@ pub(super) struct Rank {
     /// Claimed more than its engine has, and no new stream has shown otherwise.
     is_drifting: bool,
     rests_until: Option<Nanos>,
+    /// No event has been missed since.
+    followed_since: Option<Nanos>,
     pub next: Nanos,
 }
 
@@ -55,6 +57,7 @@ impl Rank {
             drifts: 0,
             is_drifting: false,
             rests_until: None,
+            followed_since: None,
             next: Nanos::MAX,
         }
     }
@@ -106,6 +109,9 @@ impl Rank {
             Stream::Idle => self.rests_until.unwrap_or(Nanos::MAX),
             Stream::Drained(_) => Nanos::MAX,
         };
+        if let Stream::Published(published) = &self.stream {
+            self.follow(now, published.feed.is_live(), index);
+        }
         if self.told(source, index) && matches!(self.stream, Stream::Published(_)) {
             self.retire(net, index);
             let rest = match self.drifts {
@@ -123,18 +129,51 @@ impl Rank {
     pub fn told(&mut self, source: &Source, index: &mut Index) -> bool {
         self.holdings.flush(index);
         let Some(residency) = self.stream.residency() else { return false };
-        self.holdings.begin_fills(residency);
+        self.holdings.begin_fills(residency, index);
         // In the midst of a batch, what it removes may not be removed yet.
         let room = if self.stream.is_busy() { 0 } else { source.capacity() as usize };
+        if room > 0 && residency.on_medium(Medium::Gpu) + self.holdings.observed.len() > room {
+            self.holdings.forget_observed(index);
+        }
         if room > 0 && residency.on_medium(Medium::Gpu) > room {
             self.drift(index);
             return true;
         }
         self.is_drifting &= !self.stream.is_caught_up();
         let shelf = Shelf { group: self.holdings.group().unwrap_or(0), medium: Medium::Gpu };
-        let blocks = u32::try_from(residency.on(shelf)).unwrap_or(u32::MAX);
+        let held = residency.on(shelf) + self.holdings.observed.len();
+        let blocks = u32::try_from(held).unwrap_or(u32::MAX);
         source.set_blocks(self.number, blocks, self.stream.is_complete());
         false
+    }
+
+    /// Whether its events come, none left out. Once they don't, nobody tells what becomes of blocks that answers
+    /// proved.
+    pub fn follow(&mut self, now: Nanos, is_followed: bool, index: &mut Index) {
+        if is_followed {
+            self.followed_since.get_or_insert(now);
+        } else if self.followed_since.take().is_some() {
+            self.holdings.forget_observed(index);
+        }
+    }
+
+    /// Takes what an answer proved. Of a rank whose whole history is known there is nothing to learn: there it would
+    /// be a contradiction.
+    pub fn observe(&mut self, told: &Observation<'_>, source: &Source, index: &mut Index) {
+        let is_followed = self.followed_since.is_some_and(|since| told.sent > since);
+        let may_count = is_followed && source.fence().is_none();
+        match told.shown {
+            Shown::Computed => self.holdings.unlearn(told, index),
+            Shown::Held(depth) if may_count && self.stream.may_lack() && !self.holdings.names.differ() => {
+                self.holdings.learn(told, depth, index);
+            }
+            // Drained events don't tell of a block that is stored once more.
+            Shown::Untold { service, class } if may_count && matches!(self.stream, Stream::Published(_)) => {
+                self.holdings.questions.ask(told, service, class, index.now);
+            }
+            Shown::Held(_) | Shown::Untold { .. } => {}
+        }
+        self.told(source, index);
     }
 
     /// Why its source is left out, if it is for this rank.
@@ -213,6 +252,18 @@ impl Stream {
             Stream::Idle => None,
             Stream::Published(published) => Some(published.feed.residency()),
             Stream::Drained(drained) => Some(&drained.residency),
+        }
+    }
+
+    /// Whether it may hold blocks of which no event told, although all that comes is applied.
+    fn may_lack(&self) -> bool {
+        match self {
+            Stream::Idle => false,
+            Stream::Published(published) => {
+                let standing = published.feed.standing();
+                matches!(standing, Standing::Empty | Standing::Since(_)) && !published.feed.is_replaying()
+            }
+            Stream::Drained(drained) => drained.drain.fault().is_none() && !drained.drain.is_complete(),
         }
     }
 

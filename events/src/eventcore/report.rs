@@ -9,6 +9,7 @@ use crate::engines::{Delivery, delivery};
 use warmpath_core::Nanos;
 use warmpath_core::control::{InventoryPage, KvReport, RankReport, SourceReport};
 use warmpath_core::shared::{Fence, Tier};
+use warmpath_core::trust::{Names, Tried};
 use warmpath_ring::Ring;
 
 /// Keys of a page at most.
@@ -24,6 +25,7 @@ impl<R: Ring> EventCore<R> {
             index_bytes: self.index.bytes() as u64,
             refused: stats.refused,
             cpu,
+            proofs_dropped: 0,
             sources: self.flows.iter().map(|flow| self.source_report(flow)).collect(),
         }
     }
@@ -58,8 +60,33 @@ impl<R: Ring> EventCore<R> {
             findings: self.findings(flow),
             version: flow.facts.version.clone().unwrap_or_default(),
             transport,
+            names: self.names(flow),
             ranks,
         }
+    }
+
+    /// What the events of all its ranks show.
+    fn names(&self, flow: &Flow) -> Names {
+        let spec = flow.source.spec();
+        let is_drained = matches!(delivery(spec.engine()), Delivery::Drained(_));
+        let mut all = Names { is_drained, ..Names::default() };
+        let (mut wrong, mut counted) = (0, 0);
+        for rank in &flow.ranks {
+            let own = &rank.holdings.names;
+            for (sum, seen) in
+                [(&mut all.plain, own.plain), (&mut all.salted, own.salted), (&mut all.adapter, own.adapter)]
+            {
+                (sum.same, sum.other) = (sum.same + seen.same, sum.other + seen.other);
+            }
+            if all.tried == Tried::Nothing {
+                all.tried = own.tried(spec, self.seed.as_deref());
+            }
+            wrong += rank.holdings.counts.wrong_size;
+            counted += rank.holdings.counts.counted;
+            all.is_partial |= !["complete", "empty"].contains(&standing(&rank.stream));
+        }
+        all.wrong_size = wrong > 0 && counted == 0;
+        all
     }
 
     fn findings(&self, flow: &Flow) -> Vec<String> {
@@ -93,6 +120,8 @@ impl<R: Ring> EventCore<R> {
             rank_mismatch: counts.rank_mismatch,
             refused: holdings.refused + residency.refused,
             replays: counts.replays,
+            observed: rank.holdings.observed.len() as u64,
+            learned: rank.holdings.observed.learned,
             ..RankReport::default()
         };
         match &rank.stream {
@@ -183,6 +212,24 @@ fn rank_findings(rank: &Rank, flow: &Flow) -> Vec<String> {
             flow.source.capacity(),
             rank.drifts
         ));
+    }
+    let names = &rank.holdings.names;
+    if names.differ() {
+        findings.push(format!(
+            "rank {number}: {} of {} first blocks have another name than computed here: the seed or the block hash \
+             is not the rule's; compare LLB_KV_NONE_HASH_SEED with PYTHONHASHSEED of the engine, and kvHashAlgo with \
+             its hash, or set kvHashAlgo to tokens",
+            names.plain.other,
+            names.plain.other + names.plain.same
+        ));
+    }
+    for (what, seen) in [("a salt", names.salted), ("an adapter", names.adapter)] {
+        if seen.differs() && !names.differ() {
+            findings.push(format!(
+                "rank {number}: first blocks with {what} have another name than computed here: set kvEngineVersion \
+                 to the engine's, or kvHashAlgo to tokens"
+            ));
+        }
     }
     if rank.holdings.lacks_bits() {
         findings.push(format!(

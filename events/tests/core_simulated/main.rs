@@ -78,6 +78,29 @@ fn without_replay_the_index_is_a_true_part() {
     assert!(seen.restarts > seeds(), "{seen:?}");
 }
 
+/// Answers prove blocks that no event told of; none is claimed any more once it may have left.
+#[test]
+fn what_answers_prove_is_a_true_part_too() {
+    let calm = Faults { drop: 0, cut: 0, dark: 0, restart: 0, ..ALL };
+    for (kind, faults, salt, slice) in [
+        (Kind::Contract, ALL, 11, WHOLE),
+        (Kind::Tokens, ALL, 12, WHOLE),
+        (Kind::Contract, calm, 13, WHOLE),
+        (Kind::Tokens, calm, 14, WHOLE),
+        (Kind::Contract, ALL, 15, 40),
+        (Kind::Tokens, ALL, 16, 40),
+    ] {
+        let mut seen = Seen::default();
+        for seed in 0..seeds() {
+            let mut world = World::new(seed ^ salt << 32, kind, (false, slice), faults).with_proofs();
+            world.chaos(15, &mut seen);
+            world.quiet(&mut seen);
+            world.check_equal(&mut seen);
+        }
+        assert!(seen.learned > 4 * seeds(), "{seen:?}");
+    }
+}
+
 #[test]
 fn a_drained_engine_is_followed_and_a_second_reader_found_out() {
     let faults = Faults { thief: 100, cut: 20, restart: 30, dark: 10, ..Faults::default() };

@@ -24,6 +24,11 @@ use warmpath_kvindex::{HolderSet, Plan, Reader, index};
 use warmpath_ring::sim::{Sim, Weather};
 use warmpath_ring::{Ring, Sizes};
 
+#[path = "proofs.rs"]
+mod proofs;
+
+use proofs::Proofs;
+
 const RANKS: usize = 2;
 
 /// What runs have come to.
@@ -37,6 +42,10 @@ pub struct Seen {
     pub thefts: u64,
     /// Times that a rank had not yet applied all that it had taken.
     pub waited: u64,
+    /// Blocks that answers made known.
+    pub learned: u64,
+    /// Of these, still believed after quiet.
+    pub observed: u64,
 }
 
 pub struct World {
@@ -54,6 +63,8 @@ pub struct World {
     random: Random,
     replay: bool,
     seed: u64,
+    /// Answers prove blocks, unless none.
+    proofs: Option<Proofs>,
 }
 
 fn contract(kind: Kind) -> Contract {
@@ -138,6 +149,7 @@ impl World {
             random,
             replay: replay > 0 || tells,
             seed,
+            proofs: None,
         };
         world.follow(&[0, 1]);
         world
@@ -151,6 +163,12 @@ impl World {
         let engine_of = |source: &Arc<Source>| (0..2).find(|at| ip(*at) == source.spec().endpoint.ip());
         let sources = self.table.sources().into_iter();
         self.followed = sources.map(|source| (engine_of(&source).expect("one of ours"), source)).collect();
+    }
+
+    /// Answers prove blocks from now on.
+    pub fn with_proofs(mut self) -> World {
+        self.proofs = Some(Proofs::default());
+        self
     }
 
     fn now(&mut self) -> u64 {
@@ -180,6 +198,7 @@ impl World {
         let until = self.now() + seconds * SECOND;
         while self.now() < until {
             self.core.turn(Some(Duration::from_millis(500))).expect("a simulated ring");
+            self.prove();
             self.check(seen);
         }
     }
@@ -216,15 +235,19 @@ impl World {
                     seen.waited += 1;
                     continue;
                 }
+                // What an answer proved may be newer than the batch applied last.
+                let proven = self.proofs.as_ref().map_or(0, |proofs| proofs.of(source.number(), rank));
                 let Some(sequence) = told.sequence else {
-                    assert!(claims.iter().flatten().all(|claim| *claim == 0), "seed {seed}: of nothing");
+                    let any = claims.iter().flatten().any(|claim| claim & !proven != 0);
+                    assert!(!any, "seed {seed}: of nothing");
                     continue;
                 };
                 let past = engine.model.past.get(&(rank, sequence)).map_or(&[][..], Vec::as_slice);
                 let is_whole = told.standing == "complete";
                 let fits = |keys: &Keys| {
                     claims.iter().zip(keys).all(|(claim, keys)| match claim {
-                        Some(claim) => claim & !keys == 0 && (claim == keys || !is_whole),
+                        Some(claim) if is_whole => claim == keys,
+                        Some(claim) => claim & !(keys | proven) == 0,
                         None => true,
                     })
                 };
@@ -267,6 +290,11 @@ impl World {
     ) {
         let (keys, seed) = (engine.model.keys(rank), self.seed);
         seen.ranks += 1;
+        (seen.learned, seen.observed) = (seen.learned + told.learned, seen.observed + told.observed);
+        for (claim, keys) in claims.iter().zip(&keys) {
+            let claim = claim.unwrap_or(0);
+            assert!(claim & !keys == 0, "seed {seed}, rank {rank}: {claim:x} of {keys:x}, {told:?}");
+        }
         seen.hosts += u64::from(claims[1].is_some());
         if engine.model.kind != Kind::Drained {
             assert!(told.connected, "seed {seed}: {told:?}");

@@ -10,7 +10,7 @@ use super::faults::Faults;
 use super::kinds::{HashAlgo, Telling};
 use super::publish::Endpoint;
 use super::version::Version;
-use super::{Config, Events, Hashing, KeepAlive, Kind, Timing, start};
+use super::{Config, Events, Hashing, KeepAlive, Kind, Pretence, Timing, start};
 use crate::Error;
 
 const EXAMPLES: &str = "\
@@ -216,6 +216,7 @@ impl EngineArgs {
             ranks: cache.ranks,
             host_blocks: cache.host_blocks,
             hashing: Hashing { algo: cache.hash_algo, seed: cache.seed.clone(), bytes: cache.hash_bytes },
+            pretence: Pretence::default(),
             events: cache.events(self.kind)?,
             host: self.host.clone(),
             port: self.port,

@@ -40,6 +40,17 @@ pub struct Hashing {
     pub bytes: bool,
 }
 
+/// What an engine says of itself that is not so, as a fork or a build of one's own may, or does not say (vLLM).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pretence {
+    /// The release that `/version` names.
+    pub version: Option<Version>,
+    /// The block hash that its metrics name.
+    pub algo: Option<HashAlgo>,
+    /// Answers don't tell how much was cached.
+    pub mutes_cached: bool,
+}
+
 /// Where cache events go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Events {
@@ -89,6 +100,8 @@ pub struct Config {
     pub block_size: usize,
     /// Names of blocks.
     pub hashing: Hashing,
+    /// What it says of itself that is not so, or does not say.
+    pub pretence: Pretence,
     /// Cache events.
     pub events: Events,
     /// Tokens of an answer when the request does not bound it lower.
@@ -129,6 +142,7 @@ impl Config {
             host_blocks: 0,
             block_size: kind.block_size(),
             hashing: Hashing::default(),
+            pretence: Pretence::default(),
             events: Events::default(),
             tokens: 16,
             max_running: 0,

@@ -122,7 +122,8 @@ impl Job<'_> {
     /// Token counts once all tokens are generated.
     pub fn usage(&self, cached: u64) -> Usage {
         let prompt = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
-        Usage { prompt, cached, generated: self.length * self.ask.prompts.len() as u64 }
+        let generated = self.length * self.ask.prompts.len() as u64;
+        Usage { prompt, cached, generated, is_mute: self.engine.config.pretence.mutes_cached }
     }
 }
 

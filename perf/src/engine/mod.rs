@@ -45,7 +45,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::Error;
 use blocks::Digest;
-pub use config::{Config, Events, Hashing, KeepAlive, Timing};
+pub use config::{Config, Events, Hashing, KeepAlive, Pretence, Timing};
 use faults::Faults;
 pub use kinds::Kind;
 use kinds::Tongue;

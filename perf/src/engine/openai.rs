@@ -240,6 +240,8 @@ pub struct Usage {
     pub cached: u64,
     /// Generated tokens.
     pub generated: u64,
+    /// The cached ones are not told: vLLM without `--enable-prompt-tokens-details`.
+    pub is_mute: bool,
 }
 
 /// One event of a stream before it takes the kind's shape.

@@ -4,6 +4,7 @@
 
 mod actors;
 mod files;
+mod proofs;
 mod text;
 mod usage;
 mod world;

@@ -13,6 +13,7 @@ use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
 use warmpath_core::engine::Extras;
 use warmpath_core::shared::Tier;
+use warmpath_core::trust::{self, Leg, Names, State};
 use warmpath_prompt::Tokenizer;
 use warmpath_prompt::load::Files;
 use warmpath_prompt::tokenizer::Choice;
@@ -265,4 +266,41 @@ fn after_a_dead_endpoint_the_keys_are_still_known() {
     assert_eq!(world.ask(chat(&[("user", &text)])).endpoint, Some(1));
     assert_eq!(world.receipts().pop().unwrap().retries, 1);
     world.assert_settled();
+}
+
+/// The engine tells of so many prompt tokens, whatever the prompt.
+fn counting(prompt: usize, cached: usize) -> World {
+    let body =
+        json!({"usage": {"prompt_tokens": prompt, "prompt_tokens_details": {"cached_tokens": cached}}});
+    world(Pool::of(1).saying(crate::usage::by_length(&body.to_string())))
+}
+
+/// Tokens are counted as the engine does it in text and not in chats: it has another template. In text neither: another
+/// tokenizer. Of chats alone it can't be told.
+#[test]
+fn what_the_engine_counts_otherwise_names_tokenizer_or_template() {
+    let text = words(4, 50);
+    let ids = tokens(&text);
+    let named = |cases: &[(bool, bool)]| {
+        let cached = (ids.len() - 1) / 16 * 16;
+        let mut world = counting(ids.len(), cached);
+        world.hold(0, 0, Tier::Gpu, &ids);
+        for (seed, (is_chat, is_own)) in cases.iter().enumerate() {
+            let other = words(100 + seed as u64, 30);
+            let asked = match (is_chat, is_own) {
+                (true, _) => chat(&[("user", other.as_str())]),
+                (false, true) => Asked::of(json!({"model": "org/tiny", "prompt": text})),
+                (false, false) => Asked::of(json!({"model": "org/tiny", "prompt": other})),
+            };
+            assert_eq!(world.ask(asked).status, 200);
+        }
+        let symptoms = world.trust(0).symptoms();
+        let legs = trust::legs(&symptoms, &Names::default(), None);
+        (legs.iter().map(Leg::word).collect::<Vec<_>>(), world.trust(0).state())
+    };
+    let (chats, own, others) = ([(true, true); 21], [(false, true); 1], [(false, false); 21]);
+    assert_eq!(named(&[&chats[..], &own].concat()), (vec!["template"], State::LoadOnly));
+    assert_eq!(named(&chats), (vec!["tokenizer", "template"], State::LoadOnly));
+    assert_eq!(named(&others), (vec!["tokenizer"], State::LoadOnly));
+    assert_eq!(named(&own), (vec![], State::Trusted));
 }

@@ -10,7 +10,7 @@ use warmpath_core::receipt::ExactReceipt;
 use warmpath_core::shared::Tier;
 
 /// A completion that tells so much, as vLLM writes it. Its text tells something else.
-fn whole(cached: u32) -> String {
+pub fn whole(cached: u32) -> String {
     let text = r#"{"usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 1}}}"#;
     json!({"choices": [{"index": 0, "text": text}], "model": "m", "object": "text_completion",
            "usage": {"completion_tokens": 2, "prompt_tokens": 192,
@@ -27,7 +27,7 @@ fn events(cached: u32) -> String {
     tokens.concat() + &event(usage) + "data: [DONE]\n\n"
 }
 
-fn by_length(body: &str) -> String {
+pub fn by_length(body: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

@@ -17,12 +17,12 @@ use warmpath_core::engine::{Algo, Engine as Kind, Extras, Scratch, Seed, Terms};
 use warmpath_core::environment::Environment;
 use warmpath_core::receipt::Receipt;
 use warmpath_core::rule::{ExplainHeader, KvExact, KvPorts, RankMode, Rule};
-use warmpath_core::shared::{Promises, Source, Tier};
+use warmpath_core::shared::{Observations, Promises, Source, Tier, TrustState};
 use warmpath_core::table::Table;
 use warmpath_kvindex::{Holder, Plan, Writer, index};
 use warmpath_prompt::Checkpoints;
-use warmpath_ring::Sizes;
 use warmpath_ring::sim::{Sim, Weather};
+use warmpath_ring::{Ring, Sizes};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::exact::Blocks;
 use warmpath_shards::token_core::{TokenDesk, Worker};
@@ -168,6 +168,8 @@ pub struct World {
     writer: Writer,
     holders: HashMap<(usize, u8, Tier), Holder>,
     vip: SocketAddr,
+    /// What answers proved.
+    pub proofs: Arc<Observations>,
 }
 
 impl World {
@@ -176,7 +178,9 @@ impl World {
         let (writer, readers) = index(plan, 7);
         let text = Text::new(Checkpoints::new(16 << 20, 3), || Duration::from_secs(1_790_000_000));
         let promises = Arc::new(Promises::new(1 << 16));
-        let blocks = Blocks { readers, promises, tuning: Arc::default(), text: text.clone() };
+        let observations = Arc::new(Observations::default());
+        let proofs = observations.clone();
+        let blocks = Blocks { readers, promises, tuning: Arc::default(), text: text.clone(), observations };
         let sizes = Sizes::default();
         let weather = Weather { delay_max: 1_000, socket_bytes: 65_536, piece_max: 16_384 };
         let sim = Sim::new(1, sizes, weather);
@@ -210,7 +214,18 @@ impl World {
             writer,
             holders: HashMap::new(),
             vip,
+            proofs,
         }
+    }
+
+    /// How far an endpoint is trusted.
+    pub fn trust(&self, endpoint: usize) -> Arc<TrustState> {
+        self.table.vips[0].services[0].exact.as_ref().unwrap().trust[endpoint].clone()
+    }
+
+    /// Keys of a plain prompt.
+    pub fn keys_of(&self, tokens: &[u32]) -> Vec<u64> {
+        self.keys(tokens, &Extras::default())
     }
 
     /// Where the blocks of an endpoint are known from.
@@ -303,6 +318,14 @@ impl World {
             }
         }
         answers.iter().map(|answer| answer.borrow().clone().unwrap_or_default()).collect()
+    }
+
+    /// So much time, in which nobody asks.
+    pub fn pass(&mut self, nanos: u64) {
+        let until = self.flow.ring.now() + nanos;
+        while self.flow.ring.now() < until {
+            self.flow.turn(Some(Duration::from_millis(100))).unwrap();
+        }
     }
 
     /// So many turns, without a token core.

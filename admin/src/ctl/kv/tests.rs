@@ -36,22 +36,56 @@ fn every_endpoint_and_rank_has_a_row_and_findings_follow() {
             "HOST",
             "DISK",
             "LAST EVENT",
+            "TRUST",
             "FENCE",
             "FINDINGS"
         ]
     );
     assert_eq!(
         cells(lines[3]),
-        ["1", "chat", "0", "127.0.0.1:8001", "1", "since", "yes", "11", "21", "31", "3.50 s ago", "-", "-"]
+        [
+            "1",
+            "chat",
+            "0",
+            "127.0.0.1:8001",
+            "1",
+            "since",
+            "yes",
+            "11",
+            "21",
+            "31",
+            "3.50 s ago",
+            "unknown",
+            "-",
+            "-"
+        ]
     );
     assert_eq!(
         cells(lines[4]),
-        ["1", "chat", "1", "127.0.0.1:8002", "0", "fenced", "no", "0", "0", "0", "never", "ownership", "1"]
+        [
+            "1",
+            "chat",
+            "1",
+            "127.0.0.1:8002",
+            "0",
+            "fenced",
+            "no",
+            "0",
+            "0",
+            "0",
+            "never",
+            "unknown",
+            "ownership",
+            "1"
+        ]
     );
     assert_eq!(cells(lines[6])[..3], ["4", "also", "0"]);
     assert_eq!(
         lines[8..],
-        ["finding: chat 127.0.0.1:8002: another reader drains it; stop it and take the stream over"]
+        [
+            "broken: chat 127.0.0.1:8002: lost_events or second_reader",
+            "finding: chat 127.0.0.1:8002: another reader drains it; stop it and take the stream over"
+        ]
     );
     let json: Value = serde_json::from_str(&ctl(&gateway, &["-o", "json", "kv"]).unwrap()).unwrap();
     assert_eq!(json["endpoints"].as_array().unwrap().len(), 3);
@@ -63,7 +97,7 @@ fn an_endpoint_that_the_event_core_does_not_know_yet_has_a_row_of_dashes() {
     kv.report.lock().unwrap().as_mut().unwrap().sources.clear();
     let text = ctl(&serving(&kv), &["kv"]).unwrap();
     let row = text.lines().nth(2).unwrap();
-    assert_eq!(cells(row)[4..], ["-", "-", "-", "-", "-", "-", "never", "-", "-"]);
+    assert_eq!(cells(row)[4..], ["-", "-", "-", "-", "-", "-", "never", "unknown", "-", "-"]);
 }
 
 #[test]

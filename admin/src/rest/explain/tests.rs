@@ -72,7 +72,7 @@ fn a_chosen_endpoint_is_told_with_its_rivals_and_who_was_passed_over() {
         json!({
             "ep_idx": index, "endpoint": endpoint, "rank": rank,
             "blocks": {"gpu": held, "host": held + 2, "disk": held + 2}, "promised": held + 3,
-            "load": load, "cap": cap,
+            "load": load, "cap": cap, "untrusted": false,
         })
     };
     let mut exact = told["exact"].clone();
@@ -87,7 +87,7 @@ fn a_chosen_endpoint_is_told_with_its_rivals_and_who_was_passed_over() {
         exact,
         json!({
             "prompt_tokens": 650, "prompt_blocks": 40, "overlap_blocks": 12, "promised_blocks": 15,
-            "predicted_tokens": 192, "cached_tokens": 192, "missed": null, "missed_why": null,
+            "predicted_tokens": 192, "cached_tokens": 192, "finding": "agrees", "missed": null, "missed_why": null,
             "passed_over": {
                 "ep_idx": 1, "endpoint": "127.0.0.1:8002", "why": "it had as much load as it may carry",
             },

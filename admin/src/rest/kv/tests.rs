@@ -211,7 +211,7 @@ fn the_status_is_the_whole_report() {
     let (status, answer) = gateway.tcp("GET", STATUS, "");
     assert_eq!(status, 200);
     assert_eq!(answer["index"], json!({"blocks": 31, "capacity": 1_000, "bytes": 65_536, "refused": 39}));
-    assert_eq!(answer["cpu_us"], 1_500_000);
+    assert_eq!((&answer["cpu_us"], &answer["proofs_dropped"]), (&json!(1_500_000), &json!(41)));
     let places: Vec<_> = answer["endpoints"]
         .as_array()
         .unwrap()
@@ -220,13 +220,19 @@ fn the_status_is_the_whole_report() {
         .collect();
     assert_eq!(places, [[1, 0, 2], [1, 1, 3], [4, 0, 2]], "a shared source comes with each of its services");
     let mut first = answer["endpoints"][0].clone();
-    let ranks = first["ranks"].take();
+    let (ranks, trust) = (first["ranks"].take(), first["trust"].take());
+    let answers = json!({"agrees": 0, "less": 0, "more": 0, "recount": 0});
+    let unknown = json!({"state": "unknown", "judged": 0, "agreed": 0, "legs": [], "answers": answers});
+    assert_eq!(trust, unknown);
+    let fenced = &answer["endpoints"][1]["trust"]["legs"];
+    assert_eq!(fenced, &json!(["lost_events", "second_reader"]));
     assert_eq!(
         first,
         json!({
             "service_id": 1, "rule": "chat", "model": "", "ep_idx": 0, "endpoint": "127.0.0.1:8001", "source": 2,
             "engine": "sglang", "hash_algo": "sha256_sglang", "block_size": 16, "capacity": 0,
-            "transport": "dial", "version": "0.5.16", "fence": null, "findings": [], "ranks": null,
+            "transport": "dial", "version": "0.5.16", "fence": null, "findings": [],
+            "trust": null, "ranks": null,
         })
     );
     assert_eq!(
@@ -236,7 +242,7 @@ fn the_status_is_the_whole_report() {
             "last_event_ms": 1_700_000_000_000_u64 - 3_500, "last_event_age_us": 3_500_000,
             "blocks": {"gpu": 11, "host": 21, "disk": 31}, "reconnects": 2, "receive_errors": 4, "batches": 6,
             "stored": 8, "removed": 10, "cleared": 12, "schema_mismatch": 14, "undecodable": 16,
-            "rank_mismatch": 18, "refused": 20, "waiting": 24, "replays": 22,
+            "rank_mismatch": 18, "refused": 20, "waiting": 24, "replays": 22, "observed": 24, "learned": 26,
         })
     );
     let never = &answer["endpoints"][1]["ranks"][0];

@@ -22,12 +22,14 @@ pub struct Shown {
     pub load: u32,
     /// What it was allowed to carry; `u32::MAX`: anything.
     pub cap: u32,
+    /// It takes requests by load alone, since its answers contradict what was predicted.
+    pub untrusted: bool,
 }
 
 impl Shown {
     fn new(candidate: &Candidate, cap: u32) -> Shown {
-        let Candidate { endpoint, rank, runs, promised, load, .. } = *candidate;
-        Shown { endpoint, rank, runs, promised, load, cap }
+        let Candidate { endpoint, rank, runs, promised, load, untrusted, .. } = *candidate;
+        Shown { endpoint, rank, runs, promised, load, cap, untrusted }
     }
 }
 
@@ -127,6 +129,6 @@ mod tests {
     /// 256 of a shard are some 70 KB.
     #[test]
     fn an_explanation_is_small() {
-        assert!(size_of::<Explanation>() <= 280, "{}", size_of::<Explanation>());
+        assert!(size_of::<Explanation>() <= 312, "{}", size_of::<Explanation>());
     }
 }

@@ -30,6 +30,8 @@ pub enum Miss {
     NoSignal,
     /// All sources are fenced.
     Fenced,
+    /// All endpoints take requests by load alone: their answers contradict what was predicted.
+    Untrusted,
     /// Blocks are known, none of this prompt's first ones.
     NoWorker,
     /// All runs are below the minimum depth.
@@ -58,6 +60,7 @@ impl Miss {
             Miss::Declined(decline) => decline.word(),
             Miss::NoSignal => "no_signal",
             Miss::Fenced => "fenced",
+            Miss::Untrusted => "untrusted",
             Miss::NoWorker => "no_worker",
             Miss::Shallow => "shallow",
             Miss::Excluded => "excluded",
@@ -73,7 +76,7 @@ impl Miss {
             Miss::Declined(Decline::NoPrompt | Decline::NoMessages | Decline::ManyPrompts) => "text_empty",
             Miss::Declined(Decline::Chain(_)) | Miss::TooLong => "hashes",
             Miss::Declined(_) | Miss::TokenizerBusy | Miss::Unreadable => "tokenize",
-            Miss::NoSignal | Miss::Fenced => "no_worker",
+            Miss::NoSignal | Miss::Fenced | Miss::Untrusted => "no_worker",
             Miss::LoadGuard | Miss::Bounded => "excluded",
             Miss::ModeOff
             | Miss::Warmup

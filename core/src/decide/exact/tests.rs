@@ -93,6 +93,7 @@ fn random_candidates(random: &mut Random) -> Vec<Candidate> {
                 available,
                 backup,
                 fenced,
+                untrusted: false,
             });
         }
     }
@@ -328,6 +329,11 @@ fn each_miss_has_its_cause() {
     assert_eq!(missed(&ask(&silent, &tuning)), Miss::NoSignal);
     let fenced = cold.map(|c| Candidate { fenced: true, ..c });
     assert_eq!(missed(&ask(&fenced, &tuning)), Miss::Fenced);
+    let untrusted = fenced.map(|c| Candidate { untrusted: true, ..c });
+    assert_eq!(missed(&ask(&untrusted, &tuning)), Miss::Untrusted);
+    let mut both = untrusted;
+    both[0].untrusted = false;
+    assert_eq!(missed(&ask(&both, &tuning)), Miss::Fenced);
     assert_eq!(missed(&ask(&[], &tuning)), Miss::Excluded);
     assert_eq!(missed(&ask(&[holder(0, 2, 0), holder(1, 0, 0)], &tuning)), Miss::Shallow);
     let short = [holder(0, 2, 0)];
@@ -405,6 +411,7 @@ fn words_of_misses_are_different_and_fall_into_the_published_set() {
         Declined(engine::Decline::TooLong.into()),
         NoSignal,
         Fenced,
+        Untrusted,
         LoadGuard,
         Bounded,
     ];

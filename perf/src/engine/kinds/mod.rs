@@ -304,11 +304,15 @@ const MAX_MODEL_LEN: u64 = 131_072;
 
 /// `usage` with its members in vLLM's order.
 fn usage_json(usage: Usage) -> Value {
+    let details = match usage.is_mute {
+        true => Value::Null,
+        false => json!({"cached_tokens": usage.cached}),
+    };
     json!({
         "prompt_tokens": usage.prompt,
         "total_tokens": usage.prompt + usage.generated,
         "completion_tokens": usage.generated,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "prompt_tokens_details": details,
     })
 }
 

@@ -26,13 +26,19 @@ pub fn page(path: &str, view: View) -> Option<Reply> {
     let json = |value| Some(Reply::json(200, "application/json", &value));
     match path {
         "/health" | "/ping" => Some(Reply::empty()),
-        "/version" => json(json!({"version": view.config.release().text})),
+        "/version" => json(json!({"version": told_version(view)})),
         "/load" => json(json!({"server_load": view.stats.running})),
         "/v1/models" => json(models(view)),
         "/kv_event_sources" if view.config.release().at_least(0, 31, 0) => json(event_sources(view)),
         "/metrics" => Some(Reply::text("text/plain; version=1.0.0; charset=utf-8", metrics(view))),
         _ => None,
     }
+}
+
+/// The release that it says it is.
+fn told_version(view: View) -> String {
+    let pretended = view.config.pretence.version.as_ref();
+    pretended.map_or_else(|| view.config.release().text.clone(), |version| version.text.clone())
 }
 
 /// By rank, as captured from 0.32 with two ranks; empty where nothing is published (not captured).
@@ -242,7 +248,7 @@ fn metrics(view: View) -> String {
 
 fn cache_labels(view: View, rank: usize) -> String {
     let (size, blocks) = (view.config.block_size, view.config.cache_blocks);
-    let algo = view.config.hashing.algo.name();
+    let algo = view.config.pretence.algo.unwrap_or(view.config.hashing.algo).name();
     format!(
         "block_size=\"{size}\",cache_dtype=\"auto\",enable_prefix_caching=\"True\",engine=\"{rank}\",\
          hash_block_size=\"None\",num_gpu_blocks=\"{blocks}\",prefix_caching_hash_algo=\"{algo}\",\

@@ -1,0 +1,154 @@
+//! Predictions that no answer judged, judged by the events of the request. Owns what one rank stored lately and what is
+//! asked of it; must never write the index.
+//!
+//! A request computes the blocks that it did not find, and its engine stores them: anew, or once more where it has them
+//! already. So if the last blocks that counted as held are stored once more, they were not found; if the first that did
+//! not count is stored and they are not, they were. Two of them must be stored: one alone may be the last full block of
+//! another request, which every engine computes. Where neither happened, nothing was proven.
+
+use std::collections::VecDeque;
+use warmpath_core::shared::Observation;
+use warmpath_core::trust::{Class, Finding};
+use warmpath_core::{MILLISECOND, Nanos, SECOND};
+
+/// Stored blocks that are remembered, while anything is asked.
+const STORED_KEPT: usize = 1 << 12;
+
+/// Questions that wait at most; more are not asked.
+const WAITING_MAX: usize = 256;
+
+/// How long after an answer its events may come.
+const GRACE: Nanos = 250 * MILLISECOND;
+
+/// Nothing is remembered after so long without a question.
+const REMEMBERED: Nanos = 60 * SECOND;
+
+/// One prediction.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    due: Nanos,
+    sent: Nanos,
+    held: [u64; 2],
+    next: Option<u64>,
+    service: u32,
+    class: Class,
+}
+
+/// One rank's.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    stored: VecDeque<(Nanos, u64)>,
+    /// All that was stored from here on is remembered; `None`: nothing is.
+    since: Option<Nanos>,
+    asked: Nanos,
+    waiting: VecDeque<Question>,
+}
+
+impl Questions {
+    /// Asks whether the blocks that counted as held were computed.
+    pub fn ask(&mut self, told: &Observation<'_>, service: u32, class: Class, now: Nanos) {
+        self.asked = now;
+        self.since.get_or_insert(now);
+        let [before, last, next @ ..] = told.keys else { return };
+        if self.waiting.len() < WAITING_MAX {
+            let (held, next) = ([*before, *last], next.first().copied());
+            self.waiting.push_back(Question {
+                due: now + GRACE,
+                sent: told.sent,
+                held,
+                next,
+                service,
+                class,
+            });
+        }
+    }
+
+    /// A block was stored, or stored once more.
+    #[inline]
+    pub fn stored(&mut self, now: Nanos, key: u64) {
+        if self.since.is_none() {
+            return;
+        }
+        if self.stored.len() == STORED_KEPT
+            && let Some((at, _)) = self.stored.pop_front()
+        {
+            self.since = Some(at + 1);
+        }
+        self.stored.push_back((now, key));
+    }
+
+    /// Answers what is due.
+    pub fn answer(&mut self, now: Nanos, mut each: impl FnMut(u32, Class, Finding)) {
+        while let Some(question) = self.waiting.front().copied().filter(|question| now >= question.due) {
+            self.waiting.pop_front();
+            if let Some(finding) = self.found(&question) {
+                each(question.service, question.class, finding);
+            }
+        }
+        if self.since.is_some() && now >= self.asked + REMEMBERED {
+            *self = Questions::default();
+        }
+    }
+
+    fn found(&self, question: &Question) -> Option<Finding> {
+        if self.since.is_none_or(|since| question.sent < since) {
+            return None;
+        }
+        let since = |key: u64| {
+            let recent = self.stored.iter().rev().take_while(|(at, _)| *at >= question.sent);
+            recent.filter(|(_, own)| *own == key).count() > 0
+        };
+        match (question.held.map(since), question.next) {
+            ([true, true], _) => Some(Finding::Less),
+            ([false, false], Some(next)) if since(next) => Some(Finding::Agrees),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmpath_core::shared::Shown;
+
+    /// Asks of blocks 1 and 2 that count as held, and 3 that does not, by a request sent at second 10.
+    fn answers(stored: &[(Nanos, u64)], keys: &[u64]) -> Vec<Finding> {
+        let mut questions = Questions::default();
+        let class = Class::default();
+        let told =
+            |sent| Observation { source: 1, rank: 0, sent, shown: Shown::Untold { service: 7, class }, keys };
+        questions.ask(&told(0), 7, class, 5 * SECOND);
+        stored.iter().for_each(|(at, key)| questions.stored(at * SECOND, *key));
+        questions.ask(&told(10 * SECOND), 7, class, 12 * SECOND);
+        let mut found = Vec::new();
+        questions.answer(12 * SECOND + GRACE - 1, |_, _, finding| found.push(finding));
+        assert_eq!(found, [], "of the first nothing is remembered; the second is not due");
+        questions.answer(12 * SECOND + GRACE, |service, _, finding| {
+            assert_eq!(service, 7);
+            found.push(finding);
+        });
+        found
+    }
+
+    #[test]
+    fn events_since_the_request_was_sent_judge_it() {
+        assert_eq!(answers(&[(11, 3)], &[1, 2, 3]), [Finding::Agrees]);
+        assert_eq!(answers(&[(11, 1), (11, 2), (11, 3)], &[1, 2, 3]), [Finding::Less]);
+        assert_eq!(answers(&[(11, 1), (11, 2)], &[1, 2]), [Finding::Less]);
+        // Before it was sent; the last full block of another request; nothing at all; a hit of all there is.
+        assert_eq!(answers(&[(9, 1), (9, 2), (11, 3)], &[1, 2, 3]), [Finding::Agrees]);
+        assert_eq!(answers(&[(11, 2), (11, 3)], &[1, 2, 3]), []);
+        assert_eq!(answers(&[], &[1, 2, 3]), []);
+        assert_eq!(answers(&[], &[1, 2]), []);
+    }
+
+    #[test]
+    fn what_is_not_remembered_any_more_proves_nothing() {
+        let many: Vec<(Nanos, u64)> = (0..STORED_KEPT as u64).map(|at| (11, 100 + at)).collect();
+        assert_eq!(answers(&[&[(11, 3)], &many[..]].concat(), &[1, 2, 3]), []);
+        assert_eq!(answers(&[&many[1..], &[(11, 3)]].concat(), &[1, 2, 3]), [Finding::Agrees]);
+        let mut questions = Questions::default();
+        questions.stored(1, 1);
+        assert!(questions.stored.is_empty(), "nothing was ever asked");
+    }
+}
