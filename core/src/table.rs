@@ -3,6 +3,7 @@
 
 use crate::Nanos;
 use crate::decide::ring::HashRing;
+use crate::engine::Version;
 use crate::fleet::EndpointView;
 use crate::rule::{PathMatch, Rule, RuleKey, Selector};
 use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
@@ -58,6 +59,13 @@ pub struct ExactService {
 }
 
 impl ExactService {
+    /// The version that all endpoints have which told theirs; `None` where they differ, or none did yet.
+    pub fn told_version(&self) -> Option<Version> {
+        let mut told = self.sources.iter().filter_map(|source| source.version());
+        let first = told.next()?;
+        told.all(|other| other == first).then_some(first)
+    }
+
     /// Why each endpoint is left out of exact routing, by endpoint index: for what its source says of itself, or
     /// since its version names blocks otherwise than the first of this rule's endpoints that told one. What other
     /// rules make of the same source is theirs.

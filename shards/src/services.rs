@@ -3,12 +3,13 @@
 
 use crate::counts::Counts;
 use crate::pool::{PoolId, Pools};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use warmpath_core::control::{AnswerCount, ExactReport};
 use warmpath_core::decide::Turn;
+use warmpath_core::engine::Version;
 use warmpath_core::rule::{KvExact, Selector};
 use warmpath_core::table::{NoRoute, Service, Table};
 use warmpath_prompt::Scheme;
@@ -24,8 +25,10 @@ pub struct ShardService {
     pub turn: RefCell<Turn>,
     /// What is counted for it.
     pub counts: RefCell<Counts>,
-    /// How checkpoints of its prompts are named, where it routes by blocks.
-    pub scheme: Option<Scheme>,
+    /// How its prompts are named, where it routes by blocks, as far as the rule says.
+    agreed: Option<Scheme>,
+    /// The same by the version that the engines told last.
+    told: Cell<Option<(Version, Scheme)>>,
 }
 
 /// One VIP of this shard. Slots are never removed: clients name them.
@@ -164,11 +167,33 @@ impl ShardService {
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
             turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
             counts: RefCell::new(counts),
-            scheme: service.rule.exact.as_ref().map(scheme),
+            agreed: service.rule.exact.as_ref().map(agreed),
+            told: Cell::new(None),
         }
     }
 }
 
-fn scheme(exact: &KvExact) -> Scheme {
+impl ShardService {
+    /// How its prompts are named, where it routes by blocks. What depends on the engines' version is as they tell
+    /// it, unless the rule says it.
+    pub fn scheme(&self) -> Option<Scheme> {
+        let agreed = self.agreed?;
+        let service = &*self.service;
+        let is_open = service.rule.exact.as_ref().is_some_and(|exact| exact.version.is_none());
+        let told = service.exact.as_ref().filter(|_| is_open).and_then(|exact| exact.told_version());
+        let Some(version) = told else { return Some(agreed) };
+        match self.told.get() {
+            Some((known, scheme)) if known == version => Some(scheme),
+            _ => {
+                let contract = agreed.contract().told(version);
+                let scheme = Scheme::new(contract).with_tools(contract.engine().tool_form(Some(version)));
+                self.told.set(Some((version, scheme)));
+                Some(scheme)
+            }
+        }
+    }
+}
+
+fn agreed(exact: &KvExact) -> Scheme {
     Scheme::new(exact.contract).with_tools(exact.contract.engine().tool_form(exact.version))
 }

@@ -151,7 +151,7 @@ impl ShardText {
         service: &ShardService,
         api: Api,
     ) -> Option<Terms> {
-        let scheme = service.scheme?;
+        let scheme = service.scheme()?;
         let engine = scheme.contract().engine();
         let named = &service.service.rule.key.model;
         let asked = std::str::from_utf8(exchange.facts.model.bytes());
@@ -184,7 +184,7 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn waits_for_keys(&mut self, client: &mut Client) -> bool {
         let Some(exchange) = &mut client.exchange else { return false };
         let Some(service) = exchange.route.service.clone() else { return false };
-        if service.scheme.is_none() {
+        if service.scheme().is_none() {
             return false;
         }
         if let Some(known) = &exchange.keyed {

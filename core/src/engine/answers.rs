@@ -34,6 +34,8 @@ pub(super) struct Answers {
     pub family: fn(Version) -> usize,
     /// Refuses terms that no version can have.
     pub check: fn(&Terms<'_>) -> Result<(), ContractFault>,
+    /// The same way to name blocks as that version has it, where it was agreed on without one.
+    pub told: fn(Recipe, Version) -> Recipe,
     /// How its own blocks are named, and from which root; asked only for one of its algorithms.
     pub recipe: fn(&Terms<'_>) -> Result<(Recipe, Digest), ContractFault>,
 }
@@ -63,6 +65,7 @@ impl Answers {
         },
         family: |_| 0,
         check: |_| Ok(()),
+        told: |recipe, _| recipe,
         recipe: |_| Err(ContractFault::SeedUnset),
     };
 }

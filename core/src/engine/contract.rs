@@ -191,6 +191,11 @@ impl Contract {
         Contract { engine, algo: terms.algo, block_size: terms.block_size, overhang, root, recipe }
     }
 
+    /// The same agreement, made without a version, as engines of `version` keep it.
+    pub fn told(&self, version: Version) -> Contract {
+        Contract { recipe: (self.engine.answers().told)(self.recipe, version), ..*self }
+    }
+
     /// Whose blocks are named.
     pub fn engine(&self) -> Engine {
         self.engine

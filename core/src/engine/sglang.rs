@@ -37,6 +37,7 @@ pub(super) const ANSWERS: Answers = Answers {
     },
     family,
     check,
+    told,
     recipe: |terms| Ok(recipe(terms)),
     ..Answers::SILENT
 };
@@ -104,6 +105,15 @@ pub(super) fn recipe(terms: &Terms<'_>) -> (AnyRecipe, Digest) {
         dynamo: terms.dynamo,
     };
     (AnyRecipe::Sglang(recipe), Digest::NONE)
+}
+
+fn told(recipe: AnyRecipe, version: Version) -> AnyRecipe {
+    match recipe {
+        AnyRecipe::Sglang(own) => {
+            AnyRecipe::Sglang(Recipe { named: own.salted && version >= NAMESPACES, ..own })
+        }
+        other => other,
+    }
 }
 
 /// How one version names pages.

@@ -44,6 +44,7 @@ pub(super) const ANSWERS: Answers = Answers {
     },
     family,
     check,
+    told,
     recipe,
     ..Answers::SILENT
 };
@@ -110,13 +111,16 @@ fn recipe(terms: &Terms<'_>) -> Result<(AnyRecipe, Digest), ContractFault> {
     };
     let fixed = (!short && terms.since(FIXED_ROOT)).then_some(FIXED_SEED);
     let seed = terms.seed.text(fixed, terms.long_seed)?;
-    let dialect = match terms.version {
-        None => Dialect::Unknown,
-        Some(version) if version < TAGGED => Dialect::Untagged,
-        Some(_) => Dialect::Tagged,
-    };
+    let dialect = terms.version.map_or(Dialect::Unknown, Dialect::of);
     let recipe = Recipe { pickled, short, dialect, block_size: terms.block_size, lookahead: terms.lookahead };
     Ok((AnyRecipe::Vllm(recipe), recipe.root(seed)))
+}
+
+fn told(recipe: AnyRecipe, version: Version) -> AnyRecipe {
+    match recipe {
+        AnyRecipe::Vllm(own) => AnyRecipe::Vllm(Recipe { dialect: Dialect::of(version), ..own }),
+        other => other,
+    }
 }
 
 /// How extra keys are written.
@@ -128,6 +132,12 @@ enum Dialect {
     Untagged,
     /// From 0.31: tuples of a tag and the values.
     Tagged,
+}
+
+impl Dialect {
+    fn of(version: Version) -> Dialect {
+        if version < TAGGED { Dialect::Untagged } else { Dialect::Tagged }
+    }
 }
 
 /// One of the four algorithms, as one version applies it.

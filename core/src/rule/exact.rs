@@ -9,8 +9,8 @@ use crate::engine::{Contract, Version};
 pub struct KvExact {
     /// How blocks are named: `kvEngineType`, `kvHashAlgo`, `kvBlockSize` and the seed of the environment.
     pub contract: Contract,
-    /// `kvEngineVersion` (this gateway's own); `None`: taken as the engines tell it, and what depends on it
-    /// declined until then.
+    /// `kvEngineVersion` (this gateway's own); `None`: as the engines tell it, if all of a rule tell the same;
+    /// what depends on it is declined until then.
     pub version: Option<Version>,
     /// Where events are published.
     pub ports: KvPorts,

@@ -5,7 +5,7 @@
 use crate::engine::{Contract, Engine, Version};
 use crate::rule::KvPorts;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 /// Data-parallel ranks of one engine process.
@@ -127,7 +127,11 @@ pub struct Adapter {
 const NO_BIT: u32 = u32::MAX;
 
 /// A version of which it is not known how it names blocks.
-const NO_FAMILY: u32 = u32::MAX;
+const NO_VERSION: u64 = u64::MAX;
+
+/// A version is three numbers of so many bits in one word.
+const PART_BITS: u32 = 21;
+const PART: u64 = (1 << PART_BITS) - 1;
 
 /// No fence.
 const NO_FENCE: u8 = u8::MAX;
@@ -138,7 +142,7 @@ pub struct Source {
     number: u32,
     spec: SourceSpec,
     fence: AtomicU8,
-    family: AtomicU32,
+    version: AtomicU64,
     capacity: AtomicU32,
     /// Spares shards the lock where there is none.
     has_adapters: AtomicBool,
@@ -168,7 +172,7 @@ impl Source {
             number,
             spec,
             fence: AtomicU8::new(NO_FENCE),
-            family: AtomicU32::new(NO_FAMILY),
+            version: AtomicU64::new(NO_VERSION),
             capacity: AtomicU32::new(0),
             has_adapters: AtomicBool::new(false),
             is_misnamed: AtomicBool::new(false),
@@ -207,16 +211,25 @@ impl Source {
         }
     }
 
-    /// Which of its engine's ways to name blocks its version has, once it told its version; equal numbers, equal
-    /// names.
-    pub fn family(&self) -> Option<u32> {
-        Some(self.family.load(Relaxed)).filter(|family| *family != NO_FAMILY)
+    /// The engine's version, once it told it.
+    pub fn version(&self) -> Option<Version> {
+        let word = self.version.load(Relaxed);
+        let part = |at: u32| (word >> at & PART) as u32;
+        (word != NO_VERSION).then(|| Version::new(part(2 * PART_BITS), part(PART_BITS), part(0)))
     }
 
-    /// Event core: the engine told its version.
-    pub fn set_family(&self, family: Option<usize>) {
-        let family = family.and_then(|family| u32::try_from(family).ok());
-        self.family.store(family.unwrap_or(NO_FAMILY), Relaxed);
+    /// Which of its engine's ways to name blocks that version has; equal numbers, equal names.
+    pub fn family(&self) -> Option<usize> {
+        self.version().map(|version| self.spec.engine().family(version))
+    }
+
+    /// Event core: the engine told its version. Numbers over 2 million, which no engine has, are cut to that.
+    pub fn set_version(&self, version: Option<Version>) {
+        let part = |number: u32| u64::from(number).min(PART);
+        let word = version.map_or(NO_VERSION, |v| {
+            part(v.major) << (2 * PART_BITS) | part(v.minor) << PART_BITS | part(v.patch)
+        });
+        self.version.store(word, Relaxed);
     }
 
     /// Why it is left out of exact routing by all rules, if it is.

@@ -279,8 +279,7 @@ impl Flow {
         }
         self.verdict.findings.extend(firsts.iter().filter_map(|first| self.facts.differs(spec, *first)));
         self.verdict.findings.extend(unusable_places(spec, &self.facts));
-        let version = self.facts.version();
-        self.source.set_family(version.map(|version| spec.engine().family(version)));
+        self.source.set_version(self.facts.version());
         self.refresh_fence();
     }
 

@@ -13,7 +13,7 @@ use actors::Asked;
 use serde_json::json;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
-use warmpath_core::engine::{self, Extras, Lora};
+use warmpath_core::engine::{self, Extras, Lora, Version};
 use warmpath_core::rule::{ExplainHeader, RankMode};
 use warmpath_core::shared::{Adapter, Fence, Tier};
 use world::{Pool, World};
@@ -108,6 +108,28 @@ fn a_salt_is_part_of_the_name() {
     assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(1));
 }
 
+/// How a salt enters the engine's own names depends on its version.
+#[test]
+fn a_salt_is_named_as_the_version_that_all_endpoints_tell() {
+    let mut world = World::new(Pool::of(2));
+    let salted = Asked::of(json!({"model": "m", "prompt": prompt(1, 4), "cache_salt": "s"}));
+    let missed = |world: &mut World| {
+        world.ask(salted.clone());
+        world.misses().pop().map(Miss::word)
+    };
+    assert_eq!(missed(&mut world), Some("version_unknown"), "nobody told one yet");
+    world.source(1).set_version(Some(Version::new(0, 30, 2)));
+    assert_eq!(missed(&mut world), Some("no_signal"), "it is named, and nothing is held");
+    world.source(0).set_version(Some(Version::new(0, 30, 1)));
+    assert_eq!(missed(&mut world), Some("version_unknown"), "two versions, although of one family");
+    world.source(0).set_version(Some(Version::new(0, 30, 2)));
+    world.hold_salted(0, &prompt(1, 4), "s", Version::new(0, 30, 2));
+    world.hold_salted(1, &prompt(1, 4), "s", Version::new(0, 31, 0));
+    assert_eq!(world.ask(salted.clone()).endpoint, Some(0));
+    [0, 1].into_iter().for_each(|at| world.source(at).set_version(Some(Version::new(0, 31, 0))));
+    assert_eq!(world.ask(salted).endpoint, Some(1), "both were upgraded");
+}
+
 /// Blocks of an adapter are not those of the model beneath it, although their tokens are the same.
 #[test]
 fn an_adapter_has_blocks_of_its_own() {
@@ -196,13 +218,14 @@ fn a_version_of_another_family_is_left_out() {
     for endpoint in [1, 2] {
         world.hold(endpoint, 0, Tier::Gpu, &prompt(1, 4));
     }
-    world.source(0).set_family(Some(3));
-    world.source(1).set_family(Some(2));
+    let (older, newer) = (Some(Version::new(0, 30, 2)), Some(Version::new(0, 31, 0)));
+    world.source(0).set_version(newer);
+    world.source(1).set_version(older);
     assert_eq!(world.ask(ask(&prompt(1, 4))).endpoint, Some(2));
-    world.source(2).set_family(Some(2));
+    world.source(2).set_version(older);
     world.ask(ask(&prompt(1, 4)));
     assert_eq!(world.misses().pop(), Some(Miss::NoSignal), "the others are left out");
-    world.source(0).set_family(Some(2));
+    world.source(0).set_version(older);
     assert!(world.ask(ask(&prompt(1, 4))).endpoint.is_some_and(|endpoint| endpoint > 0));
 }
 

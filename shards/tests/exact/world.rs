@@ -13,7 +13,7 @@ use warmpath_core::SECOND;
 use warmpath_core::block::BlockSize;
 use warmpath_core::control::ShardReport;
 use warmpath_core::decide::exact::{Miss, Outcome};
-use warmpath_core::engine::{Algo, Engine as Kind, Extras, Scratch, Seed, Terms};
+use warmpath_core::engine::{Algo, Contract, Engine as Kind, Extras, Scratch, Seed, Terms, Version};
 use warmpath_core::environment::Environment;
 use warmpath_core::receipt::Receipt;
 use warmpath_core::rule::{ExplainHeader, KvExact, KvPorts, RankMode, Rule};
@@ -234,7 +234,14 @@ impl World {
     }
 
     fn keys(&self, tokens: &[u32], extras: &Extras<'_>) -> Vec<u64> {
-        let contract = self.table.vips[0].services[0].rule.exact.as_ref().unwrap().contract;
+        Self::keys_by(self.contract(), tokens, extras)
+    }
+
+    fn contract(&self) -> Contract {
+        self.table.vips[0].services[0].rule.exact.as_ref().unwrap().contract
+    }
+
+    fn keys_by(contract: Contract, tokens: &[u32], extras: &Extras<'_>) -> Vec<u64> {
         let (mut scratch, mut keys) = (Scratch::default(), Vec::new());
         contract.chain(extras, &mut scratch).unwrap().feed(tokens, |key, _| keys.push(key.0));
         keys
@@ -260,6 +267,13 @@ impl World {
     /// The same, with what else names them.
     pub fn hold_with(&mut self, endpoint: usize, tokens: &[u32], extras: &Extras<'_>) {
         let keys = self.keys(tokens, extras);
+        self.hold_keys(endpoint, 0, Tier::Gpu, &keys);
+    }
+
+    /// The same of a prompt with a salt, by its names in one version.
+    pub fn hold_salted(&mut self, endpoint: usize, tokens: &[u32], salt: &str, version: Version) {
+        let extras = Extras { salt: Some(salt), ..Extras::default() };
+        let keys = Self::keys_by(self.contract().told(version), tokens, &extras);
         self.hold_keys(endpoint, 0, Tier::Gpu, &keys);
     }
 

@@ -15,7 +15,7 @@ pub fn salt(look: &mut Look<'_>, plain: &Probed) {
         Ok(()) => Row::equal(Leg::Salt, "a salted probe has the names that the gateway gives it"),
         Err(Unnamed::Declined(why)) => {
             Row::not_run(Leg::Salt, format!("the gateway leaves salted requests to the selector: {why}"))
-                .rule(versioned(look, why))
+                .rule(versioned(why))
         }
         Err(Unnamed::Silent(why)) => Row::not_run(Leg::Salt, why),
         Err(Unnamed::Otherwise) => {
@@ -41,7 +41,7 @@ pub fn lora(look: &mut Look<'_>, plain: &Probed) {
         Ok(()) => Row::equal(Leg::Lora, format!("a probe of {name} has the names that the gateway gives it")),
         Err(Unnamed::Declined(why)) => {
             Row::not_run(Leg::Lora, format!("the gateway leaves requests of adapters to the selector: {why}"))
-                .rule(versioned(look, why))
+                .rule(versioned(why))
         }
         Err(Unnamed::Silent(why)) => Row::not_run(Leg::Lora, why),
         Err(Unnamed::Otherwise) => {
@@ -52,12 +52,9 @@ pub fn lora(look: &mut Look<'_>, plain: &Probed) {
     look.tell(row);
 }
 
-/// What lets the gateway name what depends on the version, where the rule has none.
-fn versioned(look: &Look<'_>, why: Decline) -> String {
-    match look.version.filter(|_| why == Decline::VersionUnknown) {
-        Some(own) => format!("\"kvEngineVersion\": \"{own}\""),
-        None => String::new(),
-    }
+/// What lets the gateway name what depends on the version, where neither rule nor engine tells it.
+fn versioned(why: Decline) -> &'static str {
+    if why == Decline::VersionUnknown { "kvEngineVersion: the engine's own" } else { "" }
 }
 
 /// Why a probe has not the names that were expected.
@@ -81,7 +78,9 @@ fn named(
 ) -> Result<(), Unnamed> {
     let silent = |why: &str| Unnamed::Silent(why.to_owned());
     let exact = look.wanted.exact.clone().ok_or_else(|| silent("the rule asks for no exact routing"))?;
-    let contract = exact.contract;
+    // As the gateway does it: by the version of the rule, else by the one that the engine tells.
+    let told = look.version.filter(|_| exact.version.is_none());
+    let contract = told.map_or(exact.contract, |version| exact.contract.told(version));
     let chain: Vec<&Block> = plain.chain.iter().collect();
     let by_tokens = contract.is_by_tokens();
     let own = keys(&contract, &plain.ids, &Extras::default()).unwrap_or_default();

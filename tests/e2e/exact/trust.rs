@@ -7,6 +7,7 @@ use super::pool::{
 };
 use crate::harness::{Client, Driver, Gateway, on_both_drivers, post, wait_until};
 use serde_json::{Value, json};
+use std::time::Duration;
 use warmpath_perf::engine::Kind::{Sglang, Trtllm, Vllm};
 use warmpath_perf::engine::faults::Faults;
 use warmpath_perf::engine::kinds::HashAlgo;
@@ -18,8 +19,11 @@ fn legs(row: &Value) -> Vec<&str> {
     row["trust"]["legs"].as_array().unwrap().iter().map(|leg| leg.as_str().unwrap()).collect()
 }
 
+/// Longer than a promise lasts after its answer: what was promised to an endpoint a moment ago judges nothing.
+const PROMISES_LAPSE: Duration = Duration::from_millis(350);
+
 /// Asks for the same prompts over and over, each with `more` members, until the endpoint takes requests by load
-/// alone. What was promised to it a moment ago judges nothing, so that it may take some rounds.
+/// alone.
 fn until_demoted(gateway: &Gateway, engine: &Handle, more: &Value) -> Value {
     let mut seen = Value::Null;
     wait_until("it takes requests by load alone", || {
@@ -27,6 +31,7 @@ fn until_demoted(gateway: &Gateway, engine: &Handle, more: &Value) -> Value {
             assert_eq!(complete_with(gateway.vip, &tokens(seed, 70), &[], more.clone()).reply.status, 200);
         }
         seen = known_of(gateway, "pool", engine);
+        std::thread::sleep(PROMISES_LAPSE);
         seen["trust"]["state"] == "load_only"
     });
     seen
@@ -100,7 +105,7 @@ fn salts_and_adapters_that_are_hashed_otherwise_are_named() {
         c.loras =
             vec![warmpath_perf::engine::blocks::Lora { id: 1, name: "sql".into(), path: "/a/sql".into() }];
     });
-    let rule = exact_rule("pool", Vllm, &[&a], json!({"kvEngineVersion": "0.32.0"}));
+    let rule = exact_rule("pool", Vllm, &[&a], json!({}));
     let gateway = gateway(Driver::Epoll, &[rule]);
     let row = until_demoted(&gateway, &a, &json!({"cache_salt": "tenant"}));
     assert_eq!((legs(&row), &row["fence"]), (vec!["salt"], &Value::Null), "{row}");
@@ -108,6 +113,7 @@ fn salts_and_adapters_that_are_hashed_otherwise_are_named() {
     wait_until("the adapter is found out too", || {
         complete_with(gateway.vip, &tokens(77, 70), &[], json!({"model": "sql"}));
         complete_with(gateway.vip, &tokens(78, 70), &[], json!({"model": "sql"}));
+        std::thread::sleep(PROMISES_LAPSE);
         told = known_of(&gateway, "pool", &a);
         legs(&told) == ["salt", "lora"]
     });

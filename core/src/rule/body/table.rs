@@ -257,8 +257,8 @@ pub(super) const SERVICE: &[Member] = &[
         "kvEngineVersion",
         Text(64),
         BLANK,
-        "version of the engines, as 0.28.0; what depends on it is left to \
-         `sel` as long as it is not known (this gateway's own)",
+        "version of the engines, as 0.28.0; without it as they tell it, if all tell the same. What depends on it is \
+         left to `sel` as long as it is not known (this gateway's own)",
     ),
     here("kvDpRankCount", Int(1, 8), Plain::Int(1), "data-parallel ranks of each endpoint; not for `trtllm`"),
     here(
