@@ -1,6 +1,6 @@
 //! Whether what is known of an endpoint's cache may route requests: what its answers say against what was
 //! predicted. Owns the states, what moves between them, and what an answer proves; must never read a clock or a
-//! counter (the shared word is in `shared`, the cause in [`legs`]).
+//! counter (the shared word is in `shared`, the cause in `legs.rs`).
 //!
 //! An endpoint of which nothing was proven is unknown, and routes: silence demotes nobody. From 20 judged answers
 //! on, of which under half agree, it takes requests by load alone. Then one request now and again is routed to it by
