@@ -184,7 +184,7 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn waits_for_keys(&mut self, client: &mut Client) -> bool {
         let Some(exchange) = &mut client.exchange else { return false };
         let Some(service) = exchange.route.service.clone() else { return false };
-        if service.scheme().is_none() {
+        if service.service.rule.exact.is_none() {
             return false;
         }
         if let Some(known) = &exchange.keyed {

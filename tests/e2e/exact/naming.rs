@@ -42,9 +42,10 @@ fn each_hash_of_each_release_is_the_engines_own() {
     let rules: Vec<Value> = cases
         .iter()
         .zip(models.iter().zip(&engines))
-        .map(|((word, _, version, is_said), (model, engine))| {
+        .enumerate()
+        .map(|(at, ((word, _, version, _), (model, engine)))| {
             // Every second rule leaves it to the engine to tell its version, on which names of salts depend.
-            let version = if *is_said { *version } else { "" };
+            let version = if at % 2 == 0 { *version } else { "" };
             let more = json!({"model_name": model, "kvHashAlgo": word, "kvEngineVersion": version});
             exact_rule_at(vip, model, Vllm, &[engine], more)
         })
