@@ -1,8 +1,12 @@
-//! What the process's environment says of exact routing, read once at start. Owns the names of the variables,
+//! What the process's environment says of exact routing and admission, read once at start. Owns the names of the variables,
 //! their ranges and what a wrong value becomes; must never read the environment itself: it is passed in.
 //!
 //! A wrong value never stops the gateway: the default stands and the operator is told. A wrong seed is refused
 //! where it matters, by the rule that needs it.
+
+mod gate;
+
+pub use gate::GateEnvironment;
 
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
@@ -37,6 +41,8 @@ pub struct Environment {
     /// `LOXILB_KV_MAX_BLOCKS`: blocks that are counted for one endpoint, 1,000 to 100,000,000; `None`: as many
     /// as memory allows.
     pub max_blocks: Option<u32>,
+    /// `LLB_FC_…`: admission.
+    pub gate: GateEnvironment,
 }
 
 impl Default for Environment {
@@ -49,6 +55,7 @@ impl Default for Environment {
             drain_pause: (POLL_MIN_MS * MILLISECOND, POLL_MAX_MS * MILLISECOND),
             replay_offset: 0,
             max_blocks: None,
+            gate: GateEnvironment::default(),
         }
     }
 }
@@ -68,6 +75,7 @@ impl Environment {
             max_blocks: reading
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
+            gate: gate::read(&mut reading),
         };
         (environment, reading.warnings)
     }
@@ -189,6 +197,7 @@ impl<F: Fn(&str) -> Option<String>> Reading<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::GateMode;
     use std::cell::RefCell;
 
     fn read(given: &[(&str, &str)]) -> (Environment, Vec<String>) {
@@ -226,6 +235,17 @@ mod tests {
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
+            ("LLB_FC_MODE", "enforce"),
+            ("LLB_FC_MAX_OUTSTANDING", "1"),
+            ("LLB_FC_EP_MAX_INFLIGHT", "2"),
+            ("LLB_FC_PREFILL_MAX_INFLIGHT", "3"),
+            ("LLB_FC_DECODE_MAX_INFLIGHT", "4"),
+            ("LLB_FC_MAX_QUEUE_DEPTH", "5"),
+            ("LLB_FC_MAX_QUEUE_WAIT_MS", "6"),
+            ("LLB_FC_ADAPTIVE", "on"),
+            ("LLB_FC_WARMUP_MS", "7"),
+            ("LLB_FC_TENANT_MAX_SHARE_PCT", "8"),
+            ("LLB_FC_EXPOSE_HEADERS", "off"),
         ]);
         assert!(warnings.is_empty(), "{warnings:?}");
         let tuning = Tuning {
@@ -250,6 +270,19 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            gate: GateEnvironment {
+                mode: Some(GateMode::Enforce),
+                outstanding: Some(1),
+                per_endpoint: Some(2),
+                per_prefill: Some(3),
+                per_decode: Some(4),
+                queue: Some(5),
+                wait: Some(6 * MILLISECOND),
+                adaptive: Some(true),
+                warmup: Some(7 * MILLISECOND),
+                tenant_share: Some(8),
+                expose: Some(false),
+            },
         };
         assert_eq!(environment, expected);
     }
@@ -269,6 +302,9 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_FC_MODE", "inherit", "none of off, observe, enforce; it is taken as unset"),
+            ("LLB_FC_MAX_OUTSTANDING", "100001", "from 0 to 100000; it is taken as unset"),
+            ("LLB_FC_TENANT_MAX_SHARE_PCT", "101", "from 0 to 100; it is taken as unset"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "21", "is above LOXILB_KV_TRTLLM_POLL_MAX_MS (20); 5 and 20"),

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod environment;
 pub mod fault;
 pub mod fleet;
+pub mod gate;
 pub mod receipt;
 pub mod rule;
 pub mod shared;

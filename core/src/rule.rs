@@ -5,8 +5,10 @@
 
 pub mod body;
 mod exact;
+mod gate;
 
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
+pub use gate::{By, GateMode, GateTerms, Said, WAIT};
 
 use crate::engine::Engine;
 use crate::{MILLISECOND, Nanos, SECOND};
@@ -66,6 +68,8 @@ pub struct Rule {
     pub engine: Engine,
     /// `kv…`: exact routing by the blocks that engines hold; `None` with `kvExactMode` 0.
     pub exact: Option<KvExact>,
+    /// `fc_…`: the capacity gate.
+    pub gate: GateTerms,
     /// `explain_header`.
     pub explain: ExplainHeader,
     /// `adminStateUp`: false answers as if the rule were absent.

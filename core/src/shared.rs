@@ -1,8 +1,9 @@
 //! State that shards, admin thread and event core share: the one folder of this crate with atomics. Owns who
-//! writes which value and who may read it; must never hold a lock.
+//! writes which value and who may read it; must never hold a lock but the one of a queue (gate.rs).
 
 mod endpoint;
 mod exact;
+mod gate;
 mod observation;
 mod promise;
 mod source;
@@ -10,6 +11,7 @@ mod trust;
 
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
+pub use gate::{Gate, Place, Turn};
 pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,

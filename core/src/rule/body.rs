@@ -10,6 +10,7 @@ mod body_fault;
 mod build;
 mod document;
 mod exact;
+mod gate;
 mod given;
 mod members;
 mod nearest;
@@ -78,6 +79,7 @@ pub fn restore(
         given.served()?;
     }
     let mut rule = build::rule(&service, &endpoints, fresh_id)?;
+    rule.gate = gate::gate(&service, &environment.gate);
     let without_exact = match exact::exact(&service, environment) {
         Ok(exact) => {
             rule.exact = exact;

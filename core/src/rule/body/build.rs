@@ -3,11 +3,11 @@
 use super::body_fault::{BodyFault, Class};
 use super::exact;
 use super::given::Given;
-use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector};
+use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, GateTerms, HalfClose, PathMatch, Rule, RuleKey, Selector};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
-/// The rule of a body whose values are all served, without exact routing.
+/// The rule of a body whose values are all served, without exact routing and gate.
 pub(super) fn rule(
     service: &Given,
     endpoints: &[Given],
@@ -31,6 +31,7 @@ pub(super) fn rule(
             _ => HalfClose::Leave,
         },
         exact: None,
+        gate: GateTerms::default(),
         engine: exact::engine(service),
         explain: match service.text("explain_header") {
             "id" => ExplainHeader::Id,

@@ -91,6 +91,12 @@ const SHAPES: &[Shape] = &[
         "cache salt requires bit 3 of chwbl_prefix_hash_flags",
         "add 8 to the flags or leave them out",
     ),
+    shape(
+        "fc_max_queue_wait_ms",
+        |s, _| s.int("fc_max_queue_depth") > 0 && s.has("fc_max_queue_wait_ms") && s.int("fc_max_queue_wait_ms") == 0,
+        "fc_max_queue_depth lets requests wait, and this lets them wait for no time",
+        "leave it out (5000) or give the milliseconds",
+    ),
 ];
 
 /// The first contradiction of a rule, if any.

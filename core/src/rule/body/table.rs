@@ -15,6 +15,7 @@ const U32: Kind = Int(0, u32::MAX as i64);
 const I32: Kind = Int(0, i32::MAX as i64);
 const PORT: Kind = Int(1, u16::MAX as i64);
 const NAME: Kind = Text(255);
+const CEILING: Kind = Int(0, 100_000);
 const ON_OFF: Kind = Word(&["", "on", "off", "inherit"]);
 
 /// Members of the body itself.
@@ -293,42 +294,81 @@ pub(super) const SERVICE: &[Member] = &[
         "who may use the rule",
     ),
     never("jwt_auth_profile", Text(63), BLANK, "who may use the rule"),
-    some(
+    here(
         "fc_mode",
         Word(&["", "off", "observe", "enforce", "inherit"]),
-        (&[Plain::Text("off"), BLANK, Plain::Text("inherit")], Later),
-        Plain::Text("off"),
-        "capacity gate",
+        Plain::Text("inherit"),
+        "capacity gate before the engines: `enforce` holds back and refuses, `observe` only counts what it would \
+         do; `inherit` and empty: as `LLB_FC_MODE`, else off. What the environment says of the gate is for rules \
+         with `sse_mode` or `pd_disagg_mode`, and those that set this",
     ),
-    later("fc_max_outstanding", Int(0, 100_000), ZERO, "capacity gate"),
-    later("fc_ep_max_inflight", Int(0, 100_000), ZERO, "capacity gate"),
-    later("fc_prefill_max_inflight", Int(0, 100_000), ZERO, "capacity gate"),
-    later("fc_decode_max_inflight", Int(0, 100_000), ZERO, "capacity gate"),
-    later("fc_max_queue_depth", Int(0, 65_536), ZERO, "capacity gate"),
-    later("fc_max_queue_wait_ms", Int(0, 3_600_000), ZERO, "capacity gate"),
-    some(
+    here(
+        "fc_max_outstanding",
+        CEILING,
+        ZERO,
+        "requests that the service may have at its engines; 0: as `LLB_FC_MAX_OUTSTANDING`, else unbounded",
+    ),
+    here(
+        "fc_ep_max_inflight",
+        CEILING,
+        ZERO,
+        "requests that one endpoint may have of all rules; 0: as `LLB_FC_EP_MAX_INFLIGHT`, else unbounded",
+    ),
+    later("fc_prefill_max_inflight", CEILING, ZERO, "capacity gate"),
+    later("fc_decode_max_inflight", CEILING, ZERO, "capacity gate"),
+    here(
+        "fc_max_queue_depth",
+        Int(0, 65_536),
+        ZERO,
+        "requests that may wait for their turn, in the order they came; 0: as `LLB_FC_MAX_QUEUE_DEPTH`, else none",
+    ),
+    here(
+        "fc_max_queue_wait_ms",
+        Int(0, 3_600_000),
+        ZERO,
+        "milliseconds that a request waits at most, then 504; left out: as `LLB_FC_MAX_QUEUE_WAIT_MS`, else 5000",
+    ),
+    here(
         "fc_adaptive",
         ON_OFF,
-        (&[Plain::Text("off"), BLANK, Plain::Text("inherit")], Later),
-        Plain::Text("off"),
-        "capacity gate",
+        Plain::Text("inherit"),
+        "`on`: each second the ceiling falls by a fifth, down to a quarter, while requests wait within the engines \
+         or first bytes take longer than `fc_ttft_target_ms`, and rises by one otherwise; `inherit`: as \
+         `LLB_FC_ADAPTIVE`, else off",
     ),
-    later("fc_ttft_target_ms", I32, ZERO, "capacity gate"),
-    some(
+    here(
+        "fc_ttft_target_ms",
+        I32,
+        ZERO,
+        "milliseconds to the first byte that an adaptive ceiling aims at; 0: it looks at the engines' queues alone",
+    ),
+    here(
         "fc_telemetry_stale_ms",
         I32,
-        (&[Plain::Int(30_000), ZERO], Later),
         Plain::Int(30_000),
-        "capacity gate",
+        "milliseconds after which what an engine told of its load says nothing any more; 0: 30000",
     ),
-    later("fc_warmup_ms", I32, ZERO, "capacity gate"),
-    later("fc_tenant_max_share_pct", Int(0, 100), ZERO, "capacity gate"),
-    some(
+    here(
+        "fc_warmup_ms",
+        I32,
+        ZERO,
+        "milliseconds in which the share of an endpoint that comes up grows from a quarter to all; 0: as \
+         `LLB_FC_WARMUP_MS`, else at once",
+    ),
+    here(
+        "fc_tenant_max_share_pct",
+        Int(0, 100),
+        ZERO,
+        "percent of the ceiling that one tenant may have, at the engines or waiting; a tenant is whoever sends the \
+         same `X-Api-Key`, else the same `Authorization`, else from the same address; 0: as \
+         `LLB_FC_TENANT_MAX_SHARE_PCT`, else all",
+    ),
+    here(
         "fc_expose_headers",
         Word(&["", "on", "off"]),
-        (&[Plain::Text("off"), BLANK], Later),
-        Plain::Text("off"),
-        "capacity gate",
+        BLANK,
+        "`on`: refusals carry `X-Loxilb-Admission-Inflight`, `-Queued` and `-Limit`; empty: as \
+         `LLB_FC_EXPOSE_HEADERS`, else off",
     ),
     read_only("offload_state", "hardware offload"),
     read_only("hw_pkts", "hardware packet counter"),
