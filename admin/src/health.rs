@@ -103,14 +103,17 @@ impl Probers {
         self.all.iter().map(|p| p.number).filter(|n| *n >= first_new).collect()
     }
 
-    /// Takes the result of a prober's probe; true if an endpoint's health changed.
-    pub fn took(&mut self, number: u64, result: Result<(), String>) -> bool {
+    /// Takes the result of a prober's probe at `now`; true if an endpoint's health changed.
+    pub fn took(&mut self, number: u64, result: Result<(), String>, now: Nanos) -> bool {
         let Some(prober) = self.all.iter_mut().find(|p| p.number == number) else { return false };
         let changed = prober.verdict.take(result.is_ok(), prober.pace.retries);
         prober.last_fault = result.err();
         let state = prober.state.clone();
         let was = state.probed_down();
         self.settle(&state);
+        if was && !state.probed_down() {
+            state.came_up(now);
+        }
         changed && was != state.probed_down()
     }
 

@@ -5,6 +5,7 @@
 //! `warmpath_*` families are this gateway's own.
 
 mod exact;
+mod gate;
 mod kv;
 mod text;
 
@@ -59,7 +60,7 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(exact::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
+    FAMILIES.iter().chain(gate::FAMILIES).chain(exact::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

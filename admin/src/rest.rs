@@ -2,6 +2,7 @@
 //! change the rules but through [`crate::gateway::Gateway`].
 
 pub mod explain;
+pub mod gate;
 pub mod kv;
 pub mod load_balancer;
 pub mod models;

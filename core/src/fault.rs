@@ -51,6 +51,16 @@ pub enum Fault {
     StreamDied,
     /// The answer took longer than `max_stream_duration_sec`.
     StreamTooLong,
+    /// The gate has no permit free, and no place to wait.
+    AdmissionCapacity,
+    /// The tenant has its share of the gate.
+    AdmissionTenantShare,
+    /// Every endpoint has as many requests as the gate allows it.
+    AdmissionNoCapacity,
+    /// Its turn at the gate did not come in time.
+    AdmissionQueueTimeout,
+    /// Its rule was taken back while it waited for its turn.
+    AdmissionDrained,
 }
 
 /// What a client is told of a fault.
@@ -71,6 +81,22 @@ pub struct Refusal {
 }
 
 impl Fault {
+    /// Whether the capacity gate said so.
+    pub const fn is_admission(self) -> bool {
+        use Fault::{
+            AdmissionCapacity, AdmissionDrained, AdmissionNoCapacity, AdmissionQueueTimeout,
+            AdmissionTenantShare,
+        };
+        matches!(
+            self,
+            AdmissionCapacity
+                | AdmissionTenantShare
+                | AdmissionNoCapacity
+                | AdmissionQueueTimeout
+                | AdmissionDrained
+        )
+    }
+
     /// The one mapping.
     pub fn refusal(self) -> Refusal {
         use Blame::{Client, Engine, Gateway};
@@ -116,6 +142,29 @@ impl Fault {
                 0,
                 Gateway,
             ),
+            Fault::AdmissionCapacity => (
+                429,
+                "admission_capacity",
+                "this service has as many requests as it may, and no place to wait",
+                1,
+                Client,
+            ),
+            Fault::AdmissionTenantShare => (
+                429,
+                "admission_tenant_share",
+                "you have as many requests under way as your share of this service allows",
+                1,
+                Client,
+            ),
+            Fault::AdmissionNoCapacity => {
+                (503, "admission_no_capacity", "every endpoint has as many requests as it may", 1, Gateway)
+            }
+            Fault::AdmissionQueueTimeout => {
+                (504, "admission_queue_timeout", "its turn did not come in time", 1, Gateway)
+            }
+            Fault::AdmissionDrained => {
+                (503, "admission_drained", "the service was taken back while the request waited", 1, Gateway)
+            }
         };
         let kind = match (status, blame) {
             (429, _) => "rate_limit_error",
@@ -128,8 +177,8 @@ impl Fault {
 }
 
 impl Refusal {
-    /// The error object of the OpenAI API, appended to `out`. `model` is quoted into it when given.
-    pub fn write_json(&self, model: Option<&str>, out: &mut Vec<u8>) {
+    /// The error object of the OpenAI API, appended to `out`, with `details` beside it.
+    pub fn write_json(&self, details: &[(&str, serde_json::Value)], out: &mut Vec<u8>) {
         let mut error = serde_json::Map::new();
         error.insert("message".into(), self.message.into());
         error.insert("type".into(), self.kind.into());
@@ -137,8 +186,8 @@ impl Refusal {
         error.insert("code".into(), self.code.into());
         let mut body = serde_json::Map::new();
         body.insert("error".into(), error.into());
-        if let Some(model) = model {
-            body.insert("model".into(), model.into());
+        for (name, value) in details {
+            body.insert((*name).into(), value.clone());
         }
         out.extend_from_slice(serde_json::Value::Object(body).to_string().as_bytes());
     }
@@ -151,7 +200,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Every fault with the status and code that clients and scripts rely on.
-    const EXPECTED: [(Fault, u16, &str); 17] = [
+    const EXPECTED: [(Fault, u16, &str); 22] = [
         (Fault::Malformed(Malformed::HostTwice), 400, "bad_request"),
         (Fault::BadJson, 400, "invalid_json"),
         (Fault::HeadTimeout, 408, "head_timeout"),
@@ -169,6 +218,11 @@ mod tests {
         (Fault::StreamTimeout, 504, "stream_timeout"),
         (Fault::StreamDied, 502, "stream_died"),
         (Fault::StreamTooLong, 504, "max_stream_duration_exceeded"),
+        (Fault::AdmissionCapacity, 429, "admission_capacity"),
+        (Fault::AdmissionTenantShare, 429, "admission_tenant_share"),
+        (Fault::AdmissionNoCapacity, 503, "admission_no_capacity"),
+        (Fault::AdmissionQueueTimeout, 504, "admission_queue_timeout"),
+        (Fault::AdmissionDrained, 503, "admission_drained"),
     ];
 
     /// Breaks the build when a fault is added without a row above.
@@ -191,6 +245,11 @@ mod tests {
             Fault::StreamTimeout => 14,
             Fault::StreamDied => 15,
             Fault::StreamTooLong => 16,
+            Fault::AdmissionCapacity => 17,
+            Fault::AdmissionTenantShare => 18,
+            Fault::AdmissionNoCapacity => 19,
+            Fault::AdmissionQueueTimeout => 20,
+            Fault::AdmissionDrained => 21,
         }
     }
 
@@ -211,15 +270,20 @@ mod tests {
         for (fault, ..) in EXPECTED {
             let refusal = fault.refusal();
             match refusal.status {
+                429 => assert_eq!((refusal.blame, refusal.kind), (Blame::Client, "rate_limit_error")),
                 400..=499 => {
                     assert_eq!((refusal.blame, refusal.kind), (Blame::Client, "invalid_request_error"))
                 }
-                502 | 504 if refusal.code != "max_stream_duration_exceeded" => {
+                502 | 504 if refusal.blame != Blame::Gateway => {
                     assert_eq!((refusal.blame, refusal.kind), (Blame::Engine, "server_error"));
                 }
                 status => assert!((500..=599).contains(&status), "{status}"),
             }
-            assert!(refusal.retry_after == 0 || refusal.status == 503, "{}", refusal.code);
+            assert!(
+                refusal.retry_after == 0 || matches!(refusal.status, 429 | 503 | 504),
+                "{}",
+                refusal.code
+            );
             assert!(refusal.blame == Blame::Client || refusal.kind == "server_error");
         }
         for rule in Malformed::ALL {
@@ -234,7 +298,7 @@ mod tests {
         for (fault, ..) in EXPECTED {
             let refusal = fault.refusal();
             let mut out = b"before".to_vec();
-            refusal.write_json(None, &mut out);
+            refusal.write_json(&[], &mut out);
             let body: Value = serde_json::from_slice(&out[6..]).unwrap();
             let error = json!({
                 "message": refusal.message, "type": refusal.kind, "param": null, "code": refusal.code
@@ -247,7 +311,7 @@ mod tests {
     fn a_model_is_quoted_whatever_it_holds() {
         for model in ["Qwen/Qwen3-0.6B", "", "a\"b\\c\n\u{1f600}\u{7}"] {
             let mut out = Vec::new();
-            Fault::ModelUnavailable.refusal().write_json(Some(model), &mut out);
+            Fault::ModelUnavailable.refusal().write_json(&[("model", model.into())], &mut out);
             let body: Value = serde_json::from_slice(&out).unwrap();
             assert_eq!(
                 (&body["model"], &body["error"]["code"]),

@@ -1,14 +1,17 @@
 //! State that shards, admin thread and event core share: the one folder of this crate with atomics. Owns who
 //! writes which value and who may read it; must never hold a lock but the one of a queue (gate.rs).
 
+mod admission;
 mod endpoint;
 mod exact;
 mod gate;
 mod observation;
 mod promise;
 mod source;
+mod tenants;
 mod trust;
 
+pub use admission::{Admission, Decided};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
 pub use gate::{Gate, Place, Turn};
@@ -17,4 +20,5 @@ pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
 };
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
+pub use tenants::{Seat, TENANTS_MAX, Tenants};
 pub use trust::TrustState;

@@ -5,8 +5,9 @@ use crate::Nanos;
 use crate::decide::ring::HashRing;
 use crate::engine::Version;
 use crate::fleet::EndpointView;
-use crate::rule::{PathMatch, Rule, RuleKey, Selector};
-use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
+use crate::gate::{Ceiling, warmth};
+use crate::rule::{GateMode, PathMatch, Rule, RuleKey, Selector};
+use crate::shared::{Admission, EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -45,6 +46,8 @@ pub struct Service {
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
     pub exact: Option<ExactService>,
+    /// The live half of its capacity gate; kept when the rule is replaced.
+    pub admission: Arc<Admission>,
 }
 
 /// What a service with exact routing has beside its rule.
@@ -108,7 +111,7 @@ impl Table {
         for rule in rules {
             let service = match known.get(&rule.key) {
                 Some(same) if same.rule == rule => (*same).clone(),
-                Some(older) => Arc::new(Service::new(older.number, rule, older.exact.as_ref(), &mut kept)),
+                Some(older) => Arc::new(Service::new(older.number, rule, Some(older), &mut kept)),
                 None => Arc::new(Service::new(kept.fresh_number(), rule, None, &mut kept)),
             };
             table.add(service);
@@ -232,7 +235,12 @@ impl Kept<'_> {
     }
 
     fn endpoint(&mut self, at: SocketAddr) -> Arc<EndpointState> {
-        self.endpoints.entry(at).or_insert_with(|| Arc::new(EndpointState::new(at))).clone()
+        let made = || {
+            let state = EndpointState::new(at);
+            state.came_up(self.now);
+            Arc::new(state)
+        };
+        self.endpoints.entry(at).or_insert_with(made).clone()
     }
 
     fn source(&mut self, spec: SourceSpec) -> Arc<Source> {
@@ -246,7 +254,9 @@ impl Kept<'_> {
 }
 
 impl Service {
-    fn new(number: u32, rule: Rule, older: Option<&ExactService>, kept: &mut Kept<'_>) -> Service {
+    fn new(number: u32, rule: Rule, before: Option<&Arc<Service>>, kept: &mut Kept<'_>) -> Service {
+        let older = before.and_then(|before| before.exact.as_ref());
+        let admission = before.map(|before| before.admission.clone()).unwrap_or_default();
         let endpoints = rule.endpoints.iter().map(|e| kept.endpoint(e.address)).collect();
         let hash_ring = match &rule.selector {
             Selector::Chwbl(chwbl) => Some(HashRing::new(&rule.endpoints, chwbl)),
@@ -261,7 +271,7 @@ impl Service {
                 sources,
             }
         });
-        Service { number, rule, endpoints, hash_ring, exact }
+        Service { number, rule, endpoints, hash_ring, exact, admission }
     }
 
     /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a
@@ -282,6 +292,31 @@ impl Service {
                 view.available = view.weight > 0 && !state.ejected(now);
             }
         }
+        let most = self.endpoint_most();
+        for view in out.iter_mut().filter(|view| view.load >= most) {
+            view.available = false;
+        }
+    }
+
+    /// Requests that one of its endpoints may have.
+    pub fn endpoint_most(&self) -> u32 {
+        let gate = &self.rule.gate;
+        match (gate.mode.value, gate.per_endpoint.value) {
+            (GateMode::Enforce, 1..) => gate.per_endpoint.value,
+            _ => u32::MAX,
+        }
+    }
+
+    /// What its gate reckons with at `now`: the endpoints that are up.
+    pub fn open(&self, now: Nanos) -> Ceiling {
+        let warmup = self.rule.gate.warmup.value;
+        let mut open = Ceiling::default();
+        for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
+            if spec.weight > 0 && state.available(now) {
+                open.add(warmth(state.up_for(now), warmup));
+            }
+        }
+        open
     }
 }
 

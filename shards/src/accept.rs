@@ -67,7 +67,7 @@ impl<R: Ring> Flow<R> {
             Some(service.service.rule.half_close == HalfClose::Serve)
         };
         let stays = match client.stage {
-            Stage::Tokenizing | Stage::Dialing | Stage::Waiting | Stage::Relaying => {
+            Stage::Queued | Stage::Tokenizing | Stage::Dialing | Stage::Waiting | Stage::Relaying => {
                 client.exchange.as_ref().is_some_and(|e| e.upload.is_done()) && serves().unwrap_or(false)
             }
             Stage::Answering => true,
@@ -80,6 +80,7 @@ impl<R: Ring> Flow<R> {
 
     /// The client is gone, or must go: every leg is closed at once.
     pub(crate) fn abandon(&mut self, client: &mut Client) {
+        self.leave_queue(client);
         if let Some(exchange) = &mut client.exchange {
             let status = exchange.answer.status;
             let outcome = exchange.answer.fault.map_or(Outcome::ClientLeft, Outcome::Faulted);
@@ -102,6 +103,7 @@ impl<R: Ring> Flow<R> {
             Stage::Head => self.refuse_slow(client, Fault::HeadTimeout),
             Stage::Body => self.refuse_slow(client, Fault::BodyTimeout),
             Stage::Memory => self.refuse(client, Fault::MemoryPressure),
+            Stage::Queued => self.queue_timeout(client),
             Stage::Tokenizing => self.tokenizing_timeout(client),
             Stage::Dialing => self.dial_timeout(client),
             Stage::Waiting | Stage::Relaying => self.answer_timeout(client),

@@ -27,6 +27,7 @@ impl<R: Ring> Flow<R> {
         exchange.accounted = true;
         self.break_promise(exchange);
         exchange.settle();
+        exchange.pass = None;
         exchange.reserved = None;
         exchange.unread = None;
         exchange.parked = None;

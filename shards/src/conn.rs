@@ -54,6 +54,8 @@ pub enum Stage {
     Memory,
     /// Reading a body.
     Body,
+    /// Waiting for its turn at its service's gate.
+    Queued,
     /// Waiting for a token core to make the prompt's keys.
     Tokenizing,
     /// Waiting for a connection to the endpoint.

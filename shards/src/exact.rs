@@ -173,7 +173,7 @@ impl Request<'_> {
     fn reserve(&self, question: &Question<'_>, choice: Choice) -> bool {
         let candidate = question.candidates.get(usize::from(choice.candidate));
         let endpoint = candidate.and_then(|c| self.service.endpoints.get(usize::from(c.endpoint)));
-        endpoint.is_some_and(|endpoint| endpoint.reserve(choice.bound))
+        endpoint.is_some_and(|endpoint| endpoint.reserve(choice.bound.min(self.service.endpoint_most())))
     }
 }
 

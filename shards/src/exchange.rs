@@ -3,6 +3,7 @@
 
 use crate::budget::Budget;
 use crate::framing::Tail;
+use crate::gate::Pass;
 use crate::prompt::Keys;
 use crate::proof::Claim;
 use crate::services::ShardService;
@@ -59,6 +60,8 @@ pub struct Exchange {
     pub keys: Vec<u64>,
     /// Its prompt's keys where a token core made them, or why it did not.
     pub keyed: Option<Result<Keys, Miss>>,
+    /// What it holds of its service's gate.
+    pub pass: Option<Pass>,
     /// What it waits for of a token core.
     pub pending: Option<Pending>,
     /// The answer so far.

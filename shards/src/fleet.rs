@@ -4,6 +4,7 @@
 use crate::budget::Budget;
 use crate::exact::{Blocks, Exact};
 use crate::flow::Flow;
+use crate::gate::Desk;
 use crate::loader::{Loader, Told};
 use crate::models::Models;
 use crate::settings::Settings;
@@ -112,12 +113,12 @@ impl Fleet {
             tell: blocks.text.teller(),
         };
         let mut threads = Threads::new();
-        for shard in 0..plan.shards {
+        for (shard, desk) in Desk::row(plan.shards).into_iter().enumerate() {
             let (orders, inbox) = unbounded();
             let (ready, started) = bounded(1);
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
             let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
-            let run = move || run_shard(shard, &plan, budget, exact, make, inbox, ready);
+            let run = move || run_shard(shard, &plan, budget, exact, desk, make, inbox, ready);
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
             let waker = match started.recv() {
@@ -257,6 +258,7 @@ fn run_shard<R: Ring>(
     plan: &Plan,
     budget: Arc<Budget>,
     exact: Exact,
+    desk: Desk,
     make: impl Fn(Sizes) -> Result<R, String>,
     inbox: Receiver<Order>,
     ready: Sender<Result<Arc<dyn Wake>, String>>,
@@ -275,6 +277,7 @@ fn run_shard<R: Ring>(
     let mut flow =
         Flow::new(ring, plan.sizes, plan.settings, budget, exact, plan.seed ^ (shard as u64) << 32);
     flow.begin_turns_with(shard as u32);
+    flow.sit_at(desk);
     let _ = ready.send(Ok(waker));
     let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };
     let mut closing = false;

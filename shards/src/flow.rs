@@ -6,6 +6,7 @@ use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
 use crate::exact::Exact;
 use crate::exchange::Exchange;
+use crate::gate::Desk;
 use crate::meter::Meter;
 use crate::pool::Pools;
 use crate::random::Random;
@@ -40,6 +41,7 @@ pub struct Flow<R: Ring> {
     pub(crate) members: Members,
     pub(crate) scratch: Vec<u8>,
     pub(crate) exact: Exact,
+    pub(crate) desk: Desk,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
     meter: Meter,
@@ -105,6 +107,7 @@ impl<R: Ring> Flow<R> {
             members: Members::new(),
             scratch: Vec::new(),
             exact,
+            desk: Desk::row(1).remove(0),
             phase: DrainPhase::Serving,
             now,
             meter: Meter::default(),
@@ -115,6 +118,12 @@ impl<R: Ring> Flow<R> {
     /// Begins taking turns with this endpoint; shards begin with different ones.
     pub fn begin_turns_with(&mut self, endpoint: u32) {
         self.rules.first_turn = endpoint;
+    }
+
+    /// Calls turns at gates from now on with the shards of this desk's row; alone without.
+    pub fn sit_at(&mut self, desk: Desk) {
+        desk.wake_by(self.ring.waker());
+        self.desk = desk;
     }
 
     /// Takes over a table, with the listeners of VIPs that are new in it.
@@ -136,6 +145,7 @@ impl<R: Ring> Flow<R> {
         for sock in self.pools.strays(named) {
             self.close_idle(sock);
         }
+        self.drain_queues();
     }
 
     /// One turn of the loop: waits at most `longest` (`None`: as long as nothing happens), then reacts.
@@ -155,6 +165,7 @@ impl<R: Ring> Flow<R> {
         self.meter.note("tokens", self.ring.now(), || self.ring.cpu_time());
         self.expire();
         self.serve_memory_waiters();
+        self.take_turns();
         self.meter.note("timers", self.ring.now(), || self.ring.cpu_time());
         let (used, stage) = self.meter.end();
         self.tally.turn(used, stage);
@@ -178,7 +189,8 @@ impl<R: Ring> Flow<R> {
     fn timeout(&self, longest: Option<Duration>) -> Option<Duration> {
         let timer = self.timers.until_next(self.ring.now());
         let memory = (!self.memory.waiting.is_empty()).then_some(MEMORY_LOOK);
-        let own = [timer, memory].into_iter().flatten().min().map(Duration::from_nanos);
+        let look = self.until_look(self.ring.now());
+        let own = [timer, memory, look].into_iter().flatten().min().map(Duration::from_nanos);
         [own, longest].into_iter().flatten().min()
     }
 

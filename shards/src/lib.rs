@@ -3,9 +3,9 @@
 //! Read in this order, a file a stage:
 //!
 //! ```text
-//! accept → intake → route → dial → relay → account
-//! socket   head,    pool,   pooled  bytes,  receipt,
-//!          body     choice  or new  events  settle once
+//! accept → intake → route → gate → dial → relay → account
+//! socket   head,    pool   permit, pooled  bytes,  receipt,
+//!          body            choice  or new  events  settle once
 //! ```
 //!
 //! [`flow`] holds the loop that hands each event to its stage; [`refuse`] has the gateway's own answers,
@@ -29,6 +29,7 @@ pub mod fleet;
 mod flow;
 mod forward;
 mod framing;
+pub mod gate;
 mod intake;
 pub mod loader;
 mod meter;

@@ -5,10 +5,14 @@ use crate::conn::{Client, Stage};
 use crate::exchange::{Answer, AnswerBody};
 use crate::flow::Flow;
 use crate::forward;
+use crate::gate;
 use warmpath_core::fault::{Fault, Refusal};
 use warmpath_core::receipt::Outcome;
 use warmpath_parser::http1::{Method, write};
 use warmpath_ring::{Payload, Ring};
+
+/// Refused clients are told to come back within so many milliseconds of each other, at random.
+const JITTER_MS: u64 = 1_000;
 
 impl<R: Ring> Flow<R> {
     /// Answers with a fault in the OpenAI shape. If an answer had begun, its stream is broken off instead.
@@ -20,15 +24,29 @@ impl<R: Ring> Flow<R> {
         let upstream = exchange.route.upstream.take();
         exchange.answer.fault = Some(fault);
         let refusal = fault.refusal();
-        let model = String::from_utf8_lossy(exchange.facts.model.bytes()).into_owned();
+        let mut details = Vec::new();
+        let mut lines = Vec::new();
+        if fault == Fault::ModelUnavailable {
+            details.push(("model", String::from_utf8_lossy(exchange.facts.model.bytes()).into()));
+        }
+        if fault.is_admission() {
+            gate::tell(
+                exchange,
+                &refusal,
+                self.random.next() % JITTER_MS,
+                self.now,
+                &mut details,
+                &mut lines,
+            );
+        }
         let mut body = Vec::with_capacity(256);
-        refusal.write_json((fault == Fault::ModelUnavailable).then_some(model.as_str()), &mut body);
+        refusal.write_json(&details, &mut body);
         if !exchange.upload.is_done() || matches!(fault, Fault::Malformed(_) | Fault::HeadTimeout) {
             client.close_after = true;
         }
         self.account(exchange, Outcome::Faulted(fault), refusal.status);
         self.drop_leg(upstream);
-        self.send_own(client, refusal.status, refusal.retry_after, body);
+        self.send_own(client, refusal.status, refusal.retry_after, &lines, body);
     }
 
     /// Answers with a JSON body of the gateway's own.
@@ -36,11 +54,12 @@ impl<R: Ring> Flow<R> {
         if let Some(exchange) = &mut client.exchange {
             self.account(exchange, Outcome::Answered, status);
         }
-        self.send_own(client, status, 0, body);
+        self.send_own(client, status, 0, &[], body);
     }
 
-    fn send_own(&mut self, client: &mut Client, status: u16, retry_after: u8, body: Vec<u8>) {
-        let mut out = self.memory.spare.take(256 + body.len());
+    /// `lines`: header lines of its own, each with its end.
+    fn send_own(&mut self, client: &mut Client, status: u16, retry_after: u8, lines: &[u8], body: Vec<u8>) {
+        let mut out = self.memory.spare.take(256 + lines.len() + body.len());
         write::status_line(&mut out, status);
         out.extend_from_slice(b"Content-Type: application/json\r\nContent-Length: ");
         write::decimal(&mut out, body.len() as u64);
@@ -50,6 +69,7 @@ impl<R: Ring> Flow<R> {
             write::decimal(&mut out, u64::from(retry_after));
             out.extend_from_slice(b"\r\n");
         }
+        out.extend_from_slice(lines);
         let persistence = self.persistence(client);
         client.close_after |= persistence == forward::Persistence::Close;
         forward::write_persistence(persistence, &mut out);
@@ -97,7 +117,7 @@ fn closing_event(answer: &Answer, refusal: &Refusal) -> Option<Vec<u8>> {
         return None;
     }
     let mut event = b"data: ".to_vec();
-    refusal.write_json(None, &mut event);
+    refusal.write_json(&[], &mut event);
     event.extend_from_slice(b"\n\n");
     let in_chunks = match &answer.body {
         AnswerBody::Chunked(decoder) if decoder.is_between_chunks() => true,

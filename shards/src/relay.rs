@@ -165,6 +165,11 @@ impl<R: Ring> Flow<R> {
             self.tally.count(Count::Chunked);
         }
         self.tally.first_byte(self.now.saturating_sub(exchange.times.begun));
+        if exchange.pass.is_some()
+            && let Some(service) = &exchange.route.service
+        {
+            service.service.admission.saw_first_byte(self.now.saturating_sub(exchange.times.sent));
+        }
         self.let_go_of_request(exchange);
     }
 
@@ -366,6 +371,7 @@ impl<R: Ring> Flow<R> {
             self.ring.receive(upstream.sock);
         }
         exchange.settle();
+        exchange.pass = None;
         exchange.route.upstream = None;
         self.let_go_of_request(exchange);
         self.pool_or_close(upstream, reusable);

@@ -10,7 +10,8 @@ use warmpath_core::decide::{Facts, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
 use warmpath_core::rule::Selector;
-use warmpath_core::table::NoRoute;
+use warmpath_core::shared::Decided;
+use warmpath_core::table::{NoRoute, Service};
 use warmpath_parser::http1::{Field, Framing, Method};
 use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
 use warmpath_ring::Ring;
@@ -31,7 +32,7 @@ impl<R: Ring> Flow<R> {
         let found = self.find_pool(client.vip, &mut exchange);
         client.exchange = Some(exchange);
         match found {
-            Ok(Serves::Pool) => self.choose_and_dial(client),
+            Ok(Serves::Pool) => self.enter_gate(client),
             Ok(Serves::ModelList) => self.answer_models(client),
             Err(fault) => self.refuse(client, fault),
         }
@@ -119,14 +120,14 @@ impl<R: Ring> Flow<R> {
 
     fn choose_by_selector(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
         let mut facts = Facts { prefix: exchange.facts.prefix, excluded: exchange.route.tried };
+        let most = service.service.endpoint_most();
         loop {
             let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
             let Some(decision) = decision else {
-                let nobody_tried = exchange.route.tried == Excluded::default();
-                return Err(if nobody_tried { Fault::NoHealthyBackend } else { Fault::BackendUnreachable });
+                return Err(self.nobody(exchange, &service.service));
             };
             let state = &service.service.endpoints[decision.endpoint];
-            if state.reserve(decision.load_bound) {
+            if state.reserve(decision.load_bound.min(most)) {
                 exchange.route.endpoint = decision.endpoint;
                 exchange.route.reason = Some(decision.reason);
                 exchange.route.charge = Some(Charge::of(state.clone()));
@@ -135,6 +136,18 @@ impl<R: Ring> Flow<R> {
                 return Ok(());
             }
             facts.excluded.add(decision.endpoint);
+        }
+    }
+
+    /// Why nobody is left to choose.
+    fn nobody(&self, exchange: &Exchange, service: &Service) -> Fault {
+        if self.view.iter().any(|view| view.weight > 0 && view.load >= service.endpoint_most()) {
+            service.admission.count(Decided::NoCapacity);
+            return Fault::AdmissionNoCapacity;
+        }
+        match exchange.route.tried == Excluded::default() {
+            true => Fault::NoHealthyBackend,
+            false => Fault::BackendUnreachable,
         }
     }
 

@@ -131,6 +131,11 @@ impl ShardRules {
         own.cloned().ok_or(NoRoute::NoRules)
     }
 
+    /// The services of all VIPs.
+    pub fn services(&self) -> impl Iterator<Item = &Rc<ShardService>> {
+        self.vips.iter().flat_map(|v| &v.services)
+    }
+
     /// How exact routing went, by service that asks for it.
     pub fn exact(&self) -> Vec<ExactReport> {
         let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.exact.is_some());

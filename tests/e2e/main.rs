@@ -14,6 +14,7 @@ mod crowd;
 mod exact;
 mod faults;
 mod forwarding;
+mod gate;
 mod life;
 mod models;
 mod rejects;

@@ -38,7 +38,7 @@ async fn prober(number: u64, probers: SharedProbers, outside: Outside) {
         let Some((target, pace)) = probers.borrow().work(number).map(|(t, p)| (t.clone(), p)) else { return };
         let result = probe::once(&target, pace.timeout).await;
         let why = result.clone().err();
-        if probers.borrow_mut().took(number, result) {
+        if probers.borrow_mut().took(number, result, (outside.now)()) {
             (outside.say)(&change(target.endpoint, why));
         }
         sleep_until(start + spread(pace.timeout, (outside.random)())).await;

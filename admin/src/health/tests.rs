@@ -64,20 +64,20 @@ fn an_endpoint_is_down_while_any_of_its_probers_says_so_and_up_without_probers()
     let first = table(vec![rule("a", 1, tcp(1)), rule("b", 2, http)], &Table::default());
     let fresh = probers.follow(&first);
     let state = first.vips[0].services[0].endpoints[0].clone();
-    assert!(probers.took(fresh[1], Err("500".into())));
-    assert!(!probers.took(fresh[0], Ok(())));
+    assert!(probers.took(fresh[1], Err("500".into()), 7));
+    assert!(!probers.took(fresh[0], Ok(()), 7));
     assert!(state.probed_down());
     assert!(disbelieved(&first.vips[0].services[0]));
     assert_eq!(warnings(&first).len(), 2);
     let second = table(vec![rule("a", 1, tcp(1))], &first);
     probers.follow(&second);
     assert!(!state.probed_down(), "the prober that found it down is gone");
-    probers.took(fresh[0], Err("refused".into()));
+    probers.took(fresh[0], Err("refused".into()), 7);
     assert!(state.probed_down());
     probers.follow(&table(vec![], &second));
     assert!(!state.probed_down());
     assert!(probers.work(fresh[0]).is_none());
-    assert!(!probers.took(fresh[0], Ok(())), "a late result of a prober that is gone");
+    assert!(!probers.took(fresh[0], Ok(()), 7), "a late result of a prober that is gone");
 }
 
 /// Asks a server that sends `answer` to whoever connects, closes after it and is then gone.

@@ -5,6 +5,7 @@ use crate::change::Wanted;
 use crate::gateway::{Gateway, upserted};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
+use crate::rest::gate;
 use crate::routes::{Answered, Call};
 use crate::rules::{Entry, Origin, RuleSet, Selection, address};
 use serde_json::{Value, json};
@@ -168,6 +169,9 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     let mut body = readback(&entry.rule, &entry.body);
     let Some(service) = service_of(&gateway.table, entry) else { return body };
     let now = (gateway.outside.now)();
+    if let Some(gate) = gate::effective(service, now) {
+        body["fc_effective"] = gate;
+    }
     for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(address) = address_of(endpoint) else { continue };
         let state = service.endpoints.iter().find(|s| s.address() == address);

@@ -40,8 +40,7 @@ pub struct GateEnvironment {
 
 pub(super) fn read<F: Fn(&str) -> Option<String>>(reading: &mut Reading<F>) -> GateEnvironment {
     let mode = mode(reading);
-    let (adaptive, expose) =
-        (reading.switch("LLB_FC_ADAPTIVE"), reading.switch("LLB_FC_EXPOSE_HEADERS"));
+    let (adaptive, expose) = (reading.switch("LLB_FC_ADAPTIVE"), reading.switch("LLB_FC_EXPOSE_HEADERS"));
     let mut given = |name, most| reading.optional(name, 0..=most, "it is taken as unset").filter(|n| *n > 0);
     let mut ceiling = |name| given(name, CEILING_MAX).map(|most| most as u32);
     GateEnvironment {

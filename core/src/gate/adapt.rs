@@ -73,9 +73,7 @@ impl Adapting {
         let moved = match finding {
             Finding::Queued | Finding::Ttft => (u64::from(self.ceiling) * 4 / 5) as u32,
             Finding::Stale => self.ceiling,
-            Finding::Clear => {
-                self.ceiling.saturating_add(u32::try_from(missed + 1).unwrap_or(u32::MAX))
-            }
+            Finding::Clear => self.ceiling.saturating_add(u32::try_from(missed + 1).unwrap_or(u32::MAX)),
         };
         Adapting { ceiling: within(moved), finding, due: now.saturating_add(STEP) }
     }

@@ -1,7 +1,7 @@
 //! The state of an endpoint that every shard and the admin thread share. Owns its protocol; must never be
 //! read for anything that needs two of its values at one instant.
 //!
-//! Writers: `reserved` by any shard (add and subtract, never set); `probed_down` by the admin thread's probes;
+//! Writers: `reserved` by any shard (add and subtract, never set); `probed_down` and `up_since` by the admin thread;
 //! `connect_failures` and `ejected_until` by any shard; `idle_limit` by any shard (minimum wins).
 //! Readers take each value alone, relaxed: a decision made on a value some nanoseconds old is still sound.
 
@@ -28,6 +28,7 @@ pub struct EndpointState {
     connect_failures: AtomicU32,
     ejected_until: AtomicU64,
     idle_limit: AtomicU64,
+    up_since: AtomicU64,
 }
 
 impl EndpointState {
@@ -40,6 +41,7 @@ impl EndpointState {
             connect_failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             idle_limit: AtomicU64::new(IDLE_LIMIT_START),
+            up_since: AtomicU64::new(0),
         }
     }
 
@@ -88,6 +90,16 @@ impl EndpointState {
     /// Whether it may get a request at `now` as far as health goes.
     pub fn available(&self, now: Nanos) -> bool {
         !self.probed_down() && !self.ejected(now)
+    }
+
+    /// It came up at `now`: it is cold.
+    pub fn came_up(&self, now: Nanos) {
+        self.up_since.store(now, Relaxed);
+    }
+
+    /// How long it has been up, as far as was seen.
+    pub fn up_for(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.up_since.load(Relaxed))
     }
 
     /// A connection was established: it is not failing.

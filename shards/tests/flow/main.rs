@@ -62,8 +62,15 @@ fn large_bodies_share_little_memory() {
 }
 
 #[test]
+fn the_gate_lets_in_what_it_may_and_loses_no_turn() {
+    over_seeds(Mix::Gated);
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 0..20 {
-        assert_eq!(run(seed, Mix::Faulty), run(seed, Mix::Faulty), "seed {seed}");
+        for mix in [Mix::Faulty, Mix::Gated] {
+            assert_eq!(run(seed, mix), run(seed, mix), "seed {seed} of {mix:?}");
+        }
     }
 }

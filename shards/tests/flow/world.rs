@@ -25,6 +25,8 @@ pub enum Mix {
     Faulty,
     Leaving,
     Large,
+    /// More requests than the gate lets in, of clients that may leave.
+    Gated,
 }
 
 /// Counts of what came, to see that a mix covers what it claims.
@@ -56,6 +58,7 @@ impl Outcome {
             }
             Mix::Leaving => &["Answer(200)", "Left"],
             Mix::Large => &["Answer(200)", "body_too_large", "memory_pressure"],
+            Mix::Gated => &["Answer(200)", "Left", "admission_capacity", "admission_queue_timeout"],
         };
         for word in wanted {
             assert!(self.came.keys().any(|k| k.contains(word)), "{mix:?} never saw {word}: {self:?}");
@@ -78,18 +81,31 @@ impl Draw {
 
 const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
 
-fn rule(engines: &[SocketAddr], draw: &mut Draw) -> Rule {
+fn rule(engines: &[SocketAddr], draw: &mut Draw, mix: Mix) -> Rule {
     let endpoints: Vec<_> = engines
         .iter()
         .map(|e| serde_json::json!({"endpointIP": e.ip().to_string(), "targetPort": e.port(), "weight": 1}))
         .collect();
-    let body = serde_json::json!({
+    let mut body = serde_json::json!({
         "serviceArguments": {
             "externalIP": "10.0.0.1", "port": 8080, "protocol": "tcp", "mode": 4,
             "sel": draw.of(&[0, 2, 4]), "half_close": draw.of(&["leave", "serve"]),
         },
         "endpoints": endpoints,
     });
+    if mix == Mix::Gated {
+        let service = body["serviceArguments"].as_object_mut().expect("an object");
+        for (name, values) in [
+            ("fc_max_outstanding", [1, 2, 3]),
+            ("fc_ep_max_inflight", [0, 0, 1]),
+            ("fc_max_queue_depth", [0, 1, 4]),
+            ("fc_max_queue_wait_ms", [1, 20, 3_000]),
+            ("fc_tenant_max_share_pct", [0, 0, 50]),
+        ] {
+            service.insert(name.into(), draw.of(&values).into());
+        }
+        service.insert("fc_mode".into(), "enforce".into());
+    }
     let mut rule = warmpath_core::rule::body::parse(&body, &Environment::default(), || "id".into())
         .expect("a good rule");
     rule.deadlines.first_byte = 60 * SECOND;
@@ -130,7 +146,8 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     let vip = SocketAddr::from(VIP);
     let ledger: Shared<Ledger> = Rc::default();
     let engines = add_engines(&mut flow.ring, &ledger, upstream_key, &mut draw, mix);
-    let rule = rule(&engines, &mut draw);
+    let rule = rule(&engines, &mut draw, mix);
+    let most = if mix == Mix::Gated { rule.gate.outstanding.value } else { u32::MAX };
     let serves_half_closed = rule.half_close == HalfClose::Serve;
     let table = Arc::new(Table::next(&Table::default(), vec![rule], &mut 0, 0));
     let listener = flow.ring.listen_at(vip);
@@ -142,6 +159,9 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     while !clients.iter().all(|c| c.borrow().done) {
         flow.turn(Some(Duration::from_secs(1))).expect("the simulated ring never fails");
         turns += 1;
+        let service = &table.vips[0].services[0];
+        let charged: u32 = service.endpoints.iter().map(|endpoint| endpoint.reserved()).sum();
+        assert!(charged <= most && service.admission.gate.out() <= most, "the gate let too many in");
         assert!(turns < 3_000_000, "the run does not end");
     }
     // Long enough for every idle and lingering connection to be closed.
@@ -153,6 +173,13 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
     for endpoint in &table.vips[0].services[0].endpoints {
         assert_eq!(endpoint.reserved(), 0, "a charge was not settled");
     }
+    let admission = &table.vips[0].services[0].admission;
+    assert_eq!(
+        (admission.gate.out(), admission.gate.waiting()),
+        (0, 0),
+        "a permit or a place was not given back"
+    );
+    assert_eq!(admission.tenants.active(), 0, "a tenant's seat was not given back");
     assert_eq!(budget.used(), 0, "memory was not given back");
     assert_eq!((report.clients, report.upstreams, report.active), (0, 0, 0), "connections stay");
     assert_eq!(flow.ring.sockets(), 0, "sockets stay");
@@ -253,7 +280,7 @@ fn ask(client: u64, number: u64, draw: &mut Draw, mix: Mix, serves_half_closed: 
     ask.old = old;
     ask.chunked = !old && draw.below(3) == 0;
     ask.expect = !old && draw.below(5) == 0;
-    if mix == Mix::Leaving && draw.below(2) == 0 {
+    if matches!(mix, Mix::Leaving | Mix::Gated) && draw.below(if mix == Mix::Gated { 5 } else { 2 }) == 0 {
         ask.leave_after = Some(draw.of(&[0, 1, 100, 3_000]));
     }
     if mix == Mix::Kind && serves_half_closed {
@@ -280,7 +307,8 @@ fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
         let executed = ledger.executions.get(&ask.id).copied().unwrap_or(0);
         assert!(executed <= 1, "{ask:?} was executed {executed} times");
         let fine = match (mix, came) {
-            (Mix::Leaving, Came::Left) => ask.leave_after.is_some(),
+            (Mix::Leaving | Mix::Gated, Came::Left) => ask.leave_after.is_some(),
+            (Mix::Gated, Came::Refusal(_, code)) => code.starts_with("admission_") && executed == 0,
             (Mix::Large, Came::Refusal(413, code)) => code == "body_too_large" && ask.size > 150_000,
             (Mix::Large, Came::Refusal(503, code)) => code == "memory_pressure",
             // A slow reader may be cut when memory is short; that it shows is checked by the bodies.

@@ -3,7 +3,9 @@
 use super::body_fault::{BodyFault, Class};
 use super::exact;
 use super::given::Given;
-use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, GateTerms, HalfClose, PathMatch, Rule, RuleKey, Selector};
+use crate::rule::{
+    Chwbl, Deadlines, Endpoint, ExplainHeader, GateTerms, HalfClose, PathMatch, Rule, RuleKey, Selector,
+};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 

@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 /// open. The live `state` and `counter` of `endpoints[i]` are the caller's to add.
 pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
     let mut out = stored_body.as_object().cloned().unwrap_or_default();
+    out.shift_remove("fc_effective");
     let mut service = object(out.remove("serviceArguments"));
+    service.shift_remove("fc_effective");
     service.insert("id".into(), rule.id.as_str().into());
     for (name, value) in [
         ("protocol", json!("tcp")),

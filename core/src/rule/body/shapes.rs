@@ -93,7 +93,11 @@ const SHAPES: &[Shape] = &[
     ),
     shape(
         "fc_max_queue_wait_ms",
-        |s, _| s.int("fc_max_queue_depth") > 0 && s.has("fc_max_queue_wait_ms") && s.int("fc_max_queue_wait_ms") == 0,
+        |s, _| {
+            s.int("fc_max_queue_depth") > 0
+                && s.has("fc_max_queue_wait_ms")
+                && s.int("fc_max_queue_wait_ms") == 0
+        },
         "fc_max_queue_depth lets requests wait, and this lets them wait for no time",
         "leave it out (5000) or give the milliseconds",
     ),

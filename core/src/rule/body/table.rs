@@ -28,7 +28,7 @@ pub(super) const BODY: &[Member] = &[
     read_only("offload_state", "hardware offload"),
     read_only("hw_pkts", "hardware packet counter"),
     read_only("hw_bytes", "hardware byte counter"),
-    read_only("fc_effective", "flow-control values in force"),
+    read_only("fc_effective", "capacity gate in force"),
 ];
 
 /// Members of `serviceArguments`.
@@ -373,7 +373,7 @@ pub(super) const SERVICE: &[Member] = &[
     read_only("offload_state", "hardware offload"),
     read_only("hw_pkts", "hardware packet counter"),
     read_only("hw_bytes", "hardware byte counter"),
-    read_only("fc_effective", "flow-control values in force"),
+    read_only("fc_effective", "capacity gate in force"),
 ];
 
 /// Members of one of `endpoints`.
