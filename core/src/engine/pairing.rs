@@ -15,7 +15,9 @@ use std::fmt;
 use std::io::Write;
 use std::net::SocketAddr;
 use warmpath_parser::Span;
-use warmpath_parser::json::{JsonLimits, Kind, Member, Members, Value, elements, peek};
+use warmpath_parser::json::{
+    Change, JsonLimits, Kind, Member, Members, Value, elements, entries, member, peek,
+};
 
 /// Where the two legs stand to each other in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,8 @@ pub struct Pairing {
     pub(super) decode: fn(&Body<'_>, &PairTerms<'_>, Option<Given<'_>>, &mut Vec<u8>),
     /// What a whole answer of status 200 says; members of the answer were found by a peek.
     pub(super) read: fn(&Body<'_>, &PairTerms<'_>) -> PrefillEnd,
-    pub(super) stream_of: Option<fn(&Body<'_>, bool, &mut Vec<u8>)>,
+    /// A final answer as a stream, for the client's body and the answer.
+    pub(super) stream_of: Option<fn(&Body<'_>, &Body<'_>, &mut Vec<u8>)>,
 }
 
 /// A JSON body, and what a peek at it found.
@@ -165,14 +168,14 @@ impl Pairing {
         }
     }
 
-    /// Pushes a final answer of the prefill engine ([`PrefillEnd::Final`]) as a stream of events: chunk, with `usage`
-    /// a chunk of it, end. For clients that asked for a stream; others get the answer as it is. Pushes nothing if the
-    /// engine has no such answers.
-    pub fn early_answer(&self, answer: &[u8], usage: bool, out: &mut Vec<u8>) {
+    /// Pushes a final answer of the prefill engine ([`PrefillEnd::Final`]) as the events of a stream: a chunk, with
+    /// `stream_options.include_usage` one of the usage, the end. For clients that asked for a stream; others get the
+    /// answer as it is. Pushes nothing if the engine has no such answers.
+    pub fn early_answer(&self, body: &Body<'_>, answer: &[u8], out: &mut Vec<u8>) {
         let mut members = Members::new();
         if let (Some(stream_of), Ok(())) = (self.stream_of, peek(answer, &mut members, JsonLimits::default()))
         {
-            stream_of(&Body { bytes: answer, members: &members }, usage, out);
+            stream_of(body, &Body { bytes: answer, members: &members }, out);
         }
     }
 }
@@ -222,16 +225,55 @@ impl fmt::Display for Unpairable {
 
 impl std::error::Error for Unpairable {}
 
-impl Given<'_> {
-    /// The object that describes the transfer.
-    pub(super) fn state(&self) -> Option<&[u8]> {
-        self.handed.state.map(|span| span.of(self.answer))
+/// Where prefill servers of SGLang, and of vLLM with Mooncake, listen for decode unless told otherwise.
+const BOOTSTRAP_PORT: u16 = 8998;
+
+impl PairTerms<'_> {
+    /// [`PairTerms::bootstrap`] with its port.
+    pub(super) fn meeting(&self) -> SocketAddr {
+        let mut at = self.bootstrap;
+        if at.port() == 0 {
+            at.set_port(BOOTSTRAP_PORT);
+        }
+        at
     }
 }
 
-impl Body<'_> {
+impl<'a> Given<'a> {
+    /// The object that describes the transfer.
+    pub(super) fn state(&self) -> Option<&'a [u8]> {
+        self.handed.state.map(|span| span.of(self.answer))
+    }
+
+    /// The prompt's token ids, as an array.
+    pub(super) fn prompt(&self) -> Option<&'a [u8]> {
+        self.handed.prompt.map(|span| span.of(self.answer))
+    }
+}
+
+impl<'a> Body<'a> {
     pub(super) fn get(&self, member: Member) -> Option<Value> {
         self.members.get(member)
+    }
+
+    /// The last top-level member of a name that is not among [`Member`].
+    pub(super) fn named(&self, name: &str) -> Option<Value> {
+        member(self.bytes, self.members.as_value(), name)
+    }
+
+    /// A change that leaves absent members absent.
+    pub(super) fn set_present<'v>(&self, member: Member, value: &'v [u8]) -> Change<'v> {
+        if self.get(member).is_some() { Change::Set(member, value) } else { Change::Remove(member) }
+    }
+
+    /// Refuses a handshake of the client's own: whatever is no `null` and no empty object.
+    pub(super) fn carries_no(&self, member: Member) -> Result<(), Unpairable> {
+        let says = |value: Value| match value.kind {
+            Kind::Null => false,
+            Kind::Object => entries(self.bytes, value).next().is_some(),
+            _ => true,
+        };
+        if self.get(member).is_some_and(says) { Err(Unpairable::Carried(member)) } else { Ok(()) }
     }
 
     /// How many prompts are in a `prompt`, `text` or `input_ids`; 1 for a list of token ids.

@@ -85,6 +85,7 @@ members! {
     BootstrapRoom = "bootstrap_room",
     DataParallelRank = "data_parallel_rank",
     RoutedDpRank = "routed_dp_rank",
+    DisaggPrefillDpRank = "disagg_prefill_dp_rank",
     RequestId = "request_id",
     Rid = "rid",
     Priority = "priority",

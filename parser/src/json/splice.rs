@@ -250,6 +250,36 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    fn rewritten(body: &str, changes: &[Change<'_>], more: &[(Member, &str)]) -> String {
+        let mut members = Members::new();
+        peek(body.as_bytes(), &mut members, JsonLimits::default()).unwrap();
+        let mut out = Vec::new();
+        let mut rewrite = Rewrite::begin(body.as_bytes(), &members, changes, 0, &mut out);
+        for (member, value) in more {
+            rewrite.member(*member).extend_from_slice(value.as_bytes());
+        }
+        rewrite.end();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn members_are_added_behind_the_last() {
+        use Change::*;
+        use Member::*;
+        let more = [(User, "[1]"), (Store, "2")];
+        for (body, changes, expected) in [
+            ("{}", &[][..], r#"{"user":[1],"store":2}"#),
+            (" { } \n", &[], " { \"user\":[1],\"store\":2} \n"),
+            (r#"{"a":1 } "#, &[], r#"{"a":1 ,"user":[1],"store":2} "#),
+            (r#"{"user":0}"#, &[Remove(User)], r#"{"user":[1],"store":2}"#),
+            (r#"{"user":0,"a":{},"user":1}"#, &[Remove(User)], r#"{"a":{},"user":[1],"store":2}"#),
+            (r#"{"n":3}"#, &[Remove(User), Set(N, b"4")], r#"{"n":4,"user":[1],"store":2}"#),
+            ("{}", &[Set(N, b"4"), Set(Model, b"5")], r#"{"n":4,"model":5,"user":[1],"store":2}"#),
+        ] {
+            assert_eq!(rewritten(body, changes, &more), expected, "{body} {changes:?}");
+        }
+    }
+
     #[test]
     fn one_change() {
         use Change::*;
@@ -307,6 +337,7 @@ mod tests {
                     }
                 }
                 let result = spliced(&body, &changes);
+                assert_eq!(rewritten(&body, &changes, &[]), result, "the same in one go");
                 let parsed: serde_json::Map<_, _> = serde_json::from_str(&result).unwrap_or_else(|fault| {
                     panic!("{body} {changes:?} gave {result}: {fault}");
                 });

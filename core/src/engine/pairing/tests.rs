@@ -1,6 +1,8 @@
 //! The dialects beside a full parser: an edit by range must be the same edit done on the parsed body. Owns random
 //! bodies, and what every engine's tests ask; what an engine says is in its file below.
 
+mod sglang;
+mod trtllm;
 mod vllm;
 
 use super::*;
@@ -179,6 +181,30 @@ fn receipts_have_the_form_that_vllm_reads() {
         let mut out = Vec::new();
         receipt(prefill.parse().expect("v"), decode.parse().expect("v"), hex, &mut out);
         assert_eq!(String::from_utf8_lossy(&out), format!("{expected}0123456789abcdef0123456789abcdef"));
+    }
+}
+
+#[test]
+fn a_body_is_written_in_one_piece_of_memory() {
+    let body = format!(r#"{{"prompt":"{}","stream":true,"n":1}}"#, "p".repeat(100_000));
+    let state = format!(r#"{{"blocks":[{}0]}}"#, "1,".repeat(50_000));
+    let answer = format!(
+        r#"{{"kv_transfer_params":{state},"choices":[{{"finish_reason":"length","disaggregated_params":{state}}}]}}"#
+    );
+    for engine in Engine::ALL.iter().copied().filter(|engine| engine.pairing().is_some()) {
+        let members = peeked(&body);
+        let (body, terms) = (Body { bytes: body.as_bytes(), members: &members }, terms(1));
+        let PrefillEnd::Ready(handed) = pairing(engine).read_prefill(200, answer.as_bytes(), &terms) else {
+            panic!("{engine:?}");
+        };
+        let given = Some(Given { answer: answer.as_bytes(), handed });
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        pairing(engine).prefill_body(&body, &terms, &mut first);
+        pairing(engine).decode_body(&body, &terms, given, &mut second);
+        for out in [first, second] {
+            // A vector that had to grow twice would have about twice the room.
+            assert!(out.capacity() < out.len() + 1_000, "{engine:?}: {} of {}", out.len(), out.capacity());
+        }
     }
 }
 

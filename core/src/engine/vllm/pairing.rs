@@ -4,7 +4,7 @@
 use crate::engine::pairing::{
     Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, PrefillEnd, Unpairable, print,
 };
-use warmpath_parser::json::{Change, Kind, Member, Rewrite, Value, elements, member};
+use warmpath_parser::json::{Change, Kind, Member, Rewrite, elements, member};
 
 pub(super) const PAIRING: Pairing =
     Pairing { order: Order::PrefillFirst, admit, prefill, decode, read, stream_of: None };
@@ -12,15 +12,10 @@ pub(super) const PAIRING: Pairing =
 /// What asks the NIXL connector to keep the blocks and to say where they are.
 const KEEP: &[u8] = br#"{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}"#;
 
-/// `VLLM_MOONCAKE_BOOTSTRAP_PORT` when unset.
-const BOOTSTRAP_PORT: u16 = 8998;
-
 /// Decode is told of one request's blocks: the engine answers a list of prompts with the parameters of the first, and
 /// frees the blocks when the first of several choices has read them.
 fn admit(body: &Body<'_>) -> Result<Need, Unpairable> {
-    if body.get(Member::KvTransferParams).is_some_and(|params| !is_empty(body, params)) {
-        return Err(Unpairable::Carried(Member::KvTransferParams));
-    }
+    body.carries_no(Member::KvTransferParams)?;
     body.is_single()?;
     // The prefill leg has bounds of its own, so that it would hide from the engine what decode then refuses.
     body.at_least_one(Member::MaxTokens)?;
@@ -28,21 +23,12 @@ fn admit(body: &Body<'_>) -> Result<Need, Unpairable> {
     Ok(Need::ONE)
 }
 
-/// Whether a client's parameters say nothing.
-fn is_empty(body: &Body<'_>, params: Value) -> bool {
-    match params.kind {
-        Kind::Null => true,
-        Kind::Object => warmpath_parser::json::entries(body.bytes, params).next().is_none(),
-        _ => false,
-    }
-}
-
 /// One token, whole, of a request that ends by its length: any other end frees the blocks.
 fn prefill(body: &Body<'_>, terms: &PairTerms<'_>, out: &mut Vec<u8>) {
     let changes = [
         Change::Set(Member::MaxTokens, b"1"),
-        if_present(body, Member::MaxCompletionTokens, b"1"),
-        if_present(body, Member::Stream, b"false"),
+        body.set_present(Member::MaxCompletionTokens, b"1"),
+        body.set_present(Member::Stream, b"false"),
         Change::Remove(Member::StreamOptions),
         Change::Remove(Member::KvTransferParams),
         // Last: only where it exceeds the one token; a wrong value is the engine's to refuse.
@@ -64,10 +50,6 @@ fn prefill(body: &Body<'_>, terms: &PairTerms<'_>, out: &mut Vec<u8>) {
         }
     }
     rewrite.end();
-}
-
-fn if_present<'a>(body: &Body<'_>, member: Member, value: &'a [u8]) -> Change<'a> {
-    if body.get(member).is_some() { Change::Set(member, value) } else { Change::Remove(member) }
 }
 
 fn exceeds_one(body: &Body<'_>, member: Member) -> bool {
@@ -95,10 +77,7 @@ fn decode(body: &Body<'_>, terms: &PairTerms<'_>, given: Option<Given<'_>>, out:
 
 /// Where a Mooncake consumer asks for the blocks of a transfer.
 fn mooncake(terms: &PairTerms<'_>, engine: &str, params: &mut Vec<u8>) {
-    let mut at = terms.bootstrap;
-    if at.port() == 0 {
-        at.set_port(BOOTSTRAP_PORT);
-    }
+    let at = terms.meeting();
     print(params, format_args!(r#"{{"do_remote_decode":false,"do_remote_prefill":true,"#));
     print(params, format_args!(r#""remote_bootstrap_addr":"http://{at}","remote_engine_id":"#));
     // A text always has a form in JSON, and a vector takes everything.
@@ -122,8 +101,7 @@ fn read(answer: &Body<'_>, terms: &PairTerms<'_>) -> PrefillEnd {
 }
 
 fn ended_by_length(answer: &Body<'_>) -> bool {
-    let choices = member(answer.bytes, answer.members.as_value(), "choices");
-    let first = choices.and_then(|choices| elements(answer.bytes, choices).next());
+    let first = answer.named("choices").and_then(|choices| elements(answer.bytes, choices).next());
     let reason = first.and_then(|choice| member(answer.bytes, choice, "finish_reason"));
     reason.is_some_and(|reason| reason.inner().of(answer.bytes) == b"length")
 }
