@@ -1,4 +1,4 @@
-//! What the process's environment says of exact routing, read once at start. Owns the names of the variables,
+//! What the process's environment says of routing, read once at start. Owns the names of the variables,
 //! their ranges and what a wrong value becomes; must never read the environment itself: it is passed in.
 //!
 //! A wrong value never stops the gateway: the default stands and the operator is told. A wrong seed is refused
@@ -12,6 +12,9 @@ use std::ops::RangeInclusive;
 
 /// How far loads may lie apart under `LLB_KV_LOADGUARD`: the default of `pd_balance_abs_threshold`.
 const LOAD_GUARD: u32 = 3;
+
+/// Answers of 5xx in a row that open a breaker.
+const ORIGIN_ERRORS: u8 = 3;
 
 /// Pauses between two drains of a TensorRT-LLM endpoint, in milliseconds.
 const POLL_MIN_MS: u64 = 5;
@@ -37,6 +40,8 @@ pub struct Environment {
     /// `LOXILB_KV_MAX_BLOCKS`: blocks that are counted for one endpoint, 1,000 to 100,000,000; `None`: as many
     /// as memory allows.
     pub max_blocks: Option<u32>,
+    /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
+    pub origin_errors: u8,
 }
 
 impl Default for Environment {
@@ -49,6 +54,7 @@ impl Default for Environment {
             drain_pause: (POLL_MIN_MS * MILLISECOND, POLL_MAX_MS * MILLISECOND),
             replay_offset: 0,
             max_blocks: None,
+            origin_errors: ORIGIN_ERRORS,
         }
     }
 }
@@ -68,6 +74,8 @@ impl Environment {
             max_blocks: reading
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
+            origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
+                as u8,
         };
         (environment, reading.warnings)
     }
@@ -224,6 +232,7 @@ mod tests {
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "20"),
             ("LOXILB_KV_TRTLLM_POLL_MAX_MS", "20"),
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
+            ("LLB_PD_ORIGIN_ERR_THRESHOLD", "0"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
         ]);
@@ -250,6 +259,7 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            origin_errors: 0,
         };
         assert_eq!(environment, expected);
     }
@@ -269,6 +279,7 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_PD_ORIGIN_ERR_THRESHOLD", "256", "from 0 to 255; 3 is used"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "21", "is above LOXILB_KV_TRTLLM_POLL_MAX_MS (20); 5 and 20"),
