@@ -1,4 +1,4 @@
-//! What the process's environment says of exact routing and admission, read once at start. Owns the names of the variables,
+//! What the process's environment says of routing and admission, read once at start. Owns the names of the variables,
 //! their ranges and what a wrong value becomes; must never read the environment itself: it is passed in.
 //!
 //! A wrong value never stops the gateway: the default stands and the operator is told. A wrong seed is refused
@@ -16,6 +16,9 @@ use std::ops::RangeInclusive;
 
 /// How far loads may lie apart under `LLB_KV_LOADGUARD`: the default of `pd_balance_abs_threshold`.
 const LOAD_GUARD: u32 = 3;
+
+/// Answers of 5xx in a row that open a breaker.
+const ORIGIN_ERRORS: u8 = 3;
 
 /// Pauses between two drains of a TensorRT-LLM endpoint, in milliseconds.
 const POLL_MIN_MS: u64 = 5;
@@ -43,6 +46,8 @@ pub struct Environment {
     pub max_blocks: Option<u32>,
     /// `LLB_FC_…`: admission.
     pub gate: GateEnvironment,
+    /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
+    pub origin_errors: u8,
 }
 
 impl Default for Environment {
@@ -56,6 +61,7 @@ impl Default for Environment {
             replay_offset: 0,
             max_blocks: None,
             gate: GateEnvironment::default(),
+            origin_errors: ORIGIN_ERRORS,
         }
     }
 }
@@ -76,6 +82,8 @@ impl Environment {
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
             gate: gate::read(&mut reading),
+            origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
+                as u8,
         };
         (environment, reading.warnings)
     }
@@ -233,6 +241,7 @@ mod tests {
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "20"),
             ("LOXILB_KV_TRTLLM_POLL_MAX_MS", "20"),
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
+            ("LLB_PD_ORIGIN_ERR_THRESHOLD", "0"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
             ("LLB_FC_MODE", "enforce"),
@@ -283,6 +292,7 @@ mod tests {
                 tenant_share: Some(8),
                 expose: Some(false),
             },
+            origin_errors: 0,
         };
         assert_eq!(environment, expected);
     }
@@ -305,6 +315,7 @@ mod tests {
             ("LLB_FC_MODE", "inherit", "none of off, observe, enforce; it is taken as unset"),
             ("LLB_FC_MAX_OUTSTANDING", "100001", "from 0 to 100000; it is taken as unset"),
             ("LLB_FC_TENANT_MAX_SHARE_PCT", "101", "from 0 to 100; it is taken as unset"),
+            ("LLB_PD_ORIGIN_ERR_THRESHOLD", "256", "from 0 to 255; 3 is used"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "21", "is above LOXILB_KV_TRTLLM_POLL_MAX_MS (20); 5 and 20"),

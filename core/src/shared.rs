@@ -2,16 +2,20 @@
 //! writes which value and who may read it; must never hold a lock but the one of a queue (gate.rs).
 
 mod admission;
+mod breaker;
 mod endpoint;
 mod exact;
 mod gate;
 mod observation;
 mod promise;
+mod session;
 mod source;
 mod tenants;
+mod timed;
 mod trust;
 
 pub use admission::{Admission, Decided};
+pub use breaker::{BreakerState, Trial};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
 pub use gate::{Gate, Place, Turn};
@@ -19,6 +23,7 @@ pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
 };
+pub use session::{Pin, SESSION_BYTES, Sessions};
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
 pub use tenants::{Seat, TENANTS_MAX, Tenants};
 pub use trust::TrustState;

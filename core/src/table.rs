@@ -3,11 +3,15 @@
 
 use crate::Nanos;
 use crate::decide::ring::HashRing;
+use crate::decide::stays;
 use crate::engine::Version;
-use crate::fleet::EndpointView;
+use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::gate::{Ceiling, warmth};
 use crate::rule::{GateMode, PathMatch, Rule, RuleKey, Selector};
-use crate::shared::{Admission, EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
+use crate::shared::{
+    Admission, EndpointState, ExactState, Fence, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial,
+    TrustState,
+};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -42,6 +46,10 @@ pub struct Service {
     pub rule: Rule,
     /// State by endpoint index.
     pub endpoints: Vec<Arc<EndpointState>>,
+    /// Which endpoints they are, by index.
+    pub ids: Vec<EndpointId>,
+    /// The sessions of all rules, if this one keeps any.
+    pub sessions: Option<Arc<Sessions>>,
     /// The hash ring, if the selector uses one.
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
@@ -84,6 +92,15 @@ impl ExactService {
     }
 }
 
+/// How a request was charged to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// As all are.
+    Plainly,
+    /// As the trial of its breaker.
+    OnTrial(Trial),
+}
+
 /// Why no pool serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoute {
@@ -102,7 +119,8 @@ impl Table {
     /// `next_number` counts services and sources alike; `now` begins the warm-up of new services.
     pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32, now: Nanos) -> Table {
         let mut known: HashMap<&RuleKey, &Arc<Service>> = HashMap::new();
-        let mut kept = Kept { endpoints: HashMap::new(), sources: Vec::new(), next_number, now };
+        let mut kept =
+            Kept { endpoints: HashMap::new(), sources: Vec::new(), sessions: None, next_number, now };
         for service in before.services() {
             known.insert(&service.rule.key, service);
             kept.keep(service);
@@ -134,6 +152,11 @@ impl Table {
         sources.sort_by_key(|source| source.number());
         sources.dedup_by_key(|source| source.number());
         sources
+    }
+
+    /// The sessions of all rules, if one keeps any.
+    pub fn sessions(&self) -> Option<&Sessions> {
+        self.services().find_map(|service| service.sessions.as_deref())
     }
 
     /// The rules of an address.
@@ -219,6 +242,7 @@ impl RuleKey {
 struct Kept<'a> {
     endpoints: HashMap<SocketAddr, Arc<EndpointState>>,
     sources: Vec<Arc<Source>>,
+    sessions: Option<Arc<Sessions>>,
     next_number: &'a mut u32,
     now: Nanos,
 }
@@ -226,6 +250,7 @@ struct Kept<'a> {
 impl Kept<'_> {
     fn keep(&mut self, service: &Service) {
         self.endpoints.extend(service.endpoints.iter().map(|e| (e.address(), e.clone())));
+        self.sessions = self.sessions.take().or_else(|| service.sessions.clone());
         self.sources.extend(service.exact.iter().flat_map(|exact| exact.sources.iter().cloned()));
     }
 
@@ -241,6 +266,10 @@ impl Kept<'_> {
             Arc::new(state)
         };
         self.endpoints.entry(at).or_insert_with(made).clone()
+    }
+
+    fn sessions(&mut self) -> Arc<Sessions> {
+        self.sessions.get_or_insert_with(|| Arc::new(Sessions::new(SESSION_BYTES))).clone()
     }
 
     fn source(&mut self, spec: SourceSpec) -> Arc<Source> {
@@ -260,8 +289,11 @@ impl Service {
         let endpoints = rule.endpoints.iter().map(|e| kept.endpoint(e.address)).collect();
         let hash_ring = match &rule.selector {
             Selector::Chwbl(chwbl) => Some(HashRing::new(&rule.endpoints, chwbl)),
+            Selector::WeightedHash(chwbl) => Some(HashRing::by_weight(&rule.endpoints, chwbl)),
             _ => None,
         };
+        let ids = rule.endpoints.iter().map(|e| EndpointId::of(e.address)).collect();
+        let sessions = rule.keeps_sessions().map(|_| kept.sessions());
         let exact = rule.exact.is_some().then(|| {
             let sources: Vec<_> = source_specs(&rule).map(|spec| kept.source(spec)).collect();
             let state = older.map(|exact| exact.state.clone());
@@ -271,30 +303,93 @@ impl Service {
                 sources,
             }
         });
-        Service { number, rule, endpoints, hash_ring, exact, admission }
+        Service { number, rule, endpoints, ids, sessions, hash_ring, exact, admission }
+    }
+
+    /// The index of an endpoint, if the rule names it.
+    pub fn index_of(&self, id: EndpointId) -> Option<usize> {
+        self.ids.iter().position(|own| *own == id)
+    }
+
+    /// The endpoint that serves the session `key`, if it may serve this request: health goes first, and what it keeps out
+    /// the session is forgotten on. `None` too where the rule keeps no sessions.
+    pub fn pinned(
+        &self,
+        key: Option<u64>,
+        fleet: &[EndpointView],
+        excluded: Excluded,
+        now: Nanos,
+    ) -> Option<usize> {
+        let (sessions, ttl, key) = (self.sessions.as_ref()?, self.rule.keeps_sessions()?, key?);
+        let pin = sessions.find(key, ttl, now)?;
+        let pinned = self.index_of(pin.decode).filter(|index| stays(*index, fleet, excluded));
+        if pinned.is_none() {
+            sessions.forget(key, pin);
+        }
+        pinned
+    }
+
+    /// From now on the session `key` is served by this endpoint, where the rule keeps sessions.
+    pub fn pin(&self, key: Option<u64>, endpoint: usize, now: Nanos) {
+        if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
+            && let Some(id) = self.ids.get(endpoint)
+        {
+            sessions.pin(key, Pin::on(*id), ttl, now);
+        }
     }
 
     /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a
-    /// probe may be wrong, refusing everybody is certainly so. Failed connections are believed, shortly, and
-    /// an operator's weight of 0 always.
+    /// probe may be wrong, refusing everybody is certainly so. What requests met is believed, shortly, and an
+    /// operator's weight of 0 always.
     pub fn view(&self, now: Nanos, out: &mut Vec<EndpointView>) {
         out.clear();
         for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
             out.push(EndpointView {
-                available: spec.weight > 0 && state.available(now),
+                available: spec.weight > 0 && self.is_healthy(state, now),
                 load: state.reserved(),
+                queued: 0,
                 weight: spec.weight,
                 backup: spec.backup,
             });
         }
         if out.iter().all(|e| !e.available) {
             for (view, state) in out.iter_mut().zip(&self.endpoints) {
-                view.available = view.weight > 0 && !state.ejected(now);
+                view.available = view.weight > 0 && self.admits(state, now);
             }
         }
-        let most = self.endpoint_most();
-        for view in out.iter_mut().filter(|view| view.load >= most) {
-            view.available = false;
+    }
+
+    /// Whether one of its endpoints may get a request at `now`, as far as health goes.
+    pub fn is_healthy(&self, endpoint: &EndpointState, now: Nanos) -> bool {
+        !endpoint.probed_down() && self.admits(endpoint, now)
+    }
+
+    /// The same, as far as requests tell: by the breaker where the rule has one, else by failed connections.
+    fn admits(&self, endpoint: &EndpointState, now: Nanos) -> bool {
+        match &self.rule.breaker {
+            Some(_) => endpoint.breaker().now().admits(now),
+            None => !endpoint.ejected(now),
+        }
+    }
+
+    /// Charges a request to an endpoint, unless it has `bound` already, or as many as the gate allows it. Where its breaker is not closed, the
+    /// request is the trial: `None` if another one is. Each charge is to be settled, each trial to be ended.
+    pub fn reserve(&self, endpoint: usize, bound: u32, now: Nanos) -> Option<Reserved> {
+        let state = self.endpoints.get(endpoint)?;
+        if !state.reserve(bound.min(self.endpoint_most())) {
+            return None;
+        }
+        if self.rule.breaker.is_none() || state.breaker().now().is_closed() {
+            return Some(Reserved::Plainly);
+        }
+        match state.breaker().take_trial(now) {
+            Some(trial) => Some(Reserved::OnTrial(trial)),
+            // It may have closed since.
+            None if state.breaker().now().is_closed() => Some(Reserved::Plainly),
+            None => {
+                state.settle();
+                None
+            }
         }
     }
 
@@ -312,7 +407,7 @@ impl Service {
         let warmup = self.rule.gate.warmup.value;
         let mut open = Ceiling::default();
         for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
-            if spec.weight > 0 && state.available(now) {
+            if spec.weight > 0 && self.is_healthy(state, now) {
                 open.add(warmth(state.up_for(now), warmup));
             }
         }

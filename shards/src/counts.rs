@@ -1,7 +1,7 @@
 //! What a shard counts for one service, by endpoint. Owns taking the counts along, by address, when the rule is
 //! replaced; must never decide.
 
-use warmpath_core::control::{AnswerCount, ExactCount, ExactReport};
+use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount};
 use warmpath_core::decide::Reason;
 use warmpath_core::decide::exact::{Explanation, Miss, Outcome};
 use warmpath_core::table::Service;
@@ -12,6 +12,7 @@ pub struct Counts {
     /// Answers by endpoint and status class; last, those that the gateway gave itself.
     answers: Vec<[u64; 6]>,
     exact: ExactReport,
+    session_hits: u64,
 }
 
 impl Counts {
@@ -34,7 +35,12 @@ impl Counts {
         }
         answers.push(old.and_then(|old| old.answers.last().copied()).unwrap_or_default());
         let kept = old.map(|old| old.exact.clone()).unwrap_or_default();
-        Counts { answers, exact: ExactReport { service: service.number, endpoints: exact, ..kept } }
+        let session_hits = old.map_or(0, |old| old.session_hits);
+        Counts {
+            answers,
+            exact: ExactReport { service: service.number, endpoints: exact, ..kept },
+            session_hits,
+        }
     }
 
     /// Counts an answer of an endpoint, or with `None` one that the gateway gave itself.
@@ -85,6 +91,16 @@ impl Counts {
             Some((_, count)) => *count += 1,
             None => self.exact.misses.push((miss, 1)),
         }
+    }
+
+    /// Counts a request that went where its session's earlier ones did.
+    pub fn session_hit(&mut self) {
+        self.session_hits += 1;
+    }
+
+    /// Such requests.
+    pub fn sessions(&self) -> SessionCount {
+        SessionCount { service: self.exact.service, hits: self.session_hits }
     }
 
     /// How exact routing went.

@@ -438,6 +438,7 @@ impl<R: Ring> Flow<R> {
             active: self.active(),
             answers: self.rules.answers(),
             exact: self.rules.exact(),
+            sessions: self.rules.sessions(),
             ..ShardReport::default()
         };
         self.tally.report(&mut report);

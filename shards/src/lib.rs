@@ -17,6 +17,7 @@
 mod accept;
 mod account;
 mod affinity;
+mod breaker;
 pub mod budget;
 mod buffers;
 mod conn;
@@ -44,6 +45,7 @@ mod refuse;
 mod relay;
 mod route;
 mod services;
+mod session;
 pub mod settings;
 mod tally;
 mod timers;

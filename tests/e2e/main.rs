@@ -9,6 +9,7 @@ mod harness;
 
 mod abuse;
 mod bodies;
+mod breakers;
 mod changes;
 mod crowd;
 mod exact;
@@ -21,6 +22,7 @@ mod rejects;
 mod relay;
 mod routing;
 mod selectors;
+mod sessions;
 mod streams;
 mod text;
 mod tools;

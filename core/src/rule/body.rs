@@ -78,7 +78,7 @@ pub fn restore(
     for given in [top, service].iter().chain(&endpoints) {
         given.served()?;
     }
-    let mut rule = build::rule(&service, &endpoints, fresh_id)?;
+    let mut rule = build::rule(&service, &endpoints, environment, fresh_id)?;
     rule.gate = gate::gate(&service, &environment.gate);
     let without_exact = match exact::exact(&service, environment) {
         Ok(exact) => {

@@ -12,8 +12,8 @@ use warmpath_core::block::BlockSize;
 use warmpath_core::control::RankReport;
 use warmpath_core::engine::{Algo, Contract, Engine as EngineKind, Seed, Terms};
 use warmpath_core::rule::{
-    Deadlines, Endpoint, ExplainHeader, HalfClose, KvExact, KvPorts, PathMatch, RankMode, Rule, RuleKey,
-    Selector,
+    Deadlines, Endpoint, ExplainHeader, GateTerms, HalfClose, KvExact, KvPorts, PathMatch, RankMode, Rule,
+    RuleKey, Selector,
 };
 use warmpath_core::shared::{Source, Tier};
 use warmpath_core::table::Table;
@@ -100,6 +100,9 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
         half_close: HalfClose::Leave,
         engine: exact.contract.engine(),
         exact: Some(exact),
+        breaker: None,
+        session: None,
+        gate: GateTerms::default(),
         explain: ExplainHeader::Off,
         enabled: true,
     }
