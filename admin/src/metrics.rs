@@ -6,6 +6,7 @@
 
 mod exact;
 mod kv;
+mod pairs;
 mod text;
 
 use crate::kv::KvEndpoint;
@@ -59,7 +60,7 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(exact::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
+    FAMILIES.iter().chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

@@ -143,6 +143,12 @@ pub fn decide(service: &Service, facts: &Facts, fleet: &[EndpointView], turn: &m
     }
 }
 
+/// Tier 2 of a pair: of the endpoints not excluded the one with fewest requests in flight; among equals the next in
+/// turn. `None`: nobody is available.
+pub fn least_loaded(fleet: &[EndpointView], excluded: Excluded, turn: &mut Turn) -> Option<Decision> {
+    turns::least_connections(&Open::new(fleet, excluded)?, turn)
+}
+
 /// The endpoints that one decision may choose from: available, not excluded, and of one class.
 struct Open<'a> {
     fleet: &'a [EndpointView],

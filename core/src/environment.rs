@@ -7,7 +7,7 @@
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
 use crate::engine::{Algo, Seed, Terms, Version};
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Nanos, SECOND};
 use std::ops::RangeInclusive;
 
 /// How far loads may lie apart under `LLB_KV_LOADGUARD`: the default of `pd_balance_abs_threshold`.
@@ -16,6 +16,9 @@ const LOAD_GUARD: u32 = 3;
 /// Pauses between two drains of a TensorRT-LLM endpoint, in milliseconds.
 const POLL_MIN_MS: u64 = 5;
 const POLL_MAX_MS: u64 = 20;
+
+/// Seconds that each half of a pair may take to its first byte.
+const PAIR_SEC: u64 = 30;
 
 /// What the environment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,9 @@ pub struct Environment {
     /// `LOXILB_KV_MAX_BLOCKS`: blocks that are counted for one endpoint, 1,000 to 100,000,000; `None`: as many
     /// as memory allows.
     pub max_blocks: Option<u32>,
+    /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
+    /// 3,600 s.
+    pub pair_phase: Nanos,
 }
 
 impl Default for Environment {
@@ -49,6 +55,7 @@ impl Default for Environment {
             drain_pause: (POLL_MIN_MS * MILLISECOND, POLL_MAX_MS * MILLISECOND),
             replay_offset: 0,
             max_blocks: None,
+            pair_phase: PAIR_SEC * SECOND,
         }
     }
 }
@@ -68,6 +75,7 @@ impl Environment {
             max_blocks: reading
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
+            pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
         };
         (environment, reading.warnings)
     }
@@ -224,6 +232,7 @@ mod tests {
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "20"),
             ("LOXILB_KV_TRTLLM_POLL_MAX_MS", "20"),
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
+            ("LLB_PD_PREFILL_TIMEOUT_SEC", "3600"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
         ]);
@@ -250,6 +259,7 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            pair_phase: 3_600 * SECOND,
         };
         assert_eq!(environment, expected);
     }
@@ -269,6 +279,7 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_PD_PREFILL_TIMEOUT_SEC", "0", "from 1 to 3600; 30 is used"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "21", "is above LOXILB_KV_TRTLLM_POLL_MAX_MS (20); 5 and 20"),

@@ -5,8 +5,10 @@
 
 pub mod body;
 mod exact;
+mod pair;
 
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
+pub use pair::{BOOTSTRAP_PORT, Disaggregation, Role, Roles};
 
 use crate::engine::Engine;
 use crate::{MILLISECOND, Nanos, SECOND};
@@ -66,6 +68,8 @@ pub struct Rule {
     pub engine: Engine,
     /// `kv…`: exact routing by the blocks that engines hold; `None` with `kvExactMode` 0.
     pub exact: Option<KvExact>,
+    /// `pd_disagg_mode`: prefill and decode on different endpoints; `None` where each serves whole requests.
+    pub disaggregation: Option<Disaggregation>,
     /// `explain_header`.
     pub explain: ExplainHeader,
     /// `adminStateUp`: false answers as if the rule were absent.
@@ -125,6 +129,10 @@ pub struct Endpoint {
     pub weight: u32,
     /// `backup`: used only when no other is healthy.
     pub backup: bool,
+    /// `ep_role`.
+    pub role: Role,
+    /// `nixl_port`: the side channel that a pair's request id names; the target port where the body says none.
+    pub side_port: u16,
 }
 
 /// Time bounds of a rule's requests. All in [`Nanos`].

@@ -4,8 +4,8 @@
 use crate::Nanos;
 use crate::decide::ring::HashRing;
 use crate::engine::Version;
-use crate::fleet::EndpointView;
-use crate::rule::{PathMatch, Rule, RuleKey, Selector};
+use crate::fleet::{EndpointView, Excluded};
+use crate::rule::{PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -45,6 +45,8 @@ pub struct Service {
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
     pub exact: Option<ExactService>,
+    /// Its endpoints by what they do of a request, where not each does all.
+    pub roles: Option<Roles>,
 }
 
 /// What a service with exact routing has beside its rule.
@@ -126,8 +128,7 @@ impl Table {
 
     /// The sources of all services, each once, in the order of their numbers.
     pub fn sources(&self) -> Vec<Arc<Source>> {
-        let of = |service: &Arc<Service>| service.exact.as_ref().map(|exact| exact.sources.clone());
-        let mut sources: Vec<_> = self.services().filter_map(of).flatten().collect();
+        let mut sources: Vec<_> = self.services().flat_map(|service| service.followed()).cloned().collect();
         sources.sort_by_key(|source| source.number());
         sources.dedup_by_key(|source| source.number());
         sources
@@ -261,7 +262,23 @@ impl Service {
                 sources,
             }
         });
-        Service { number, rule, endpoints, hash_ring, exact }
+        let roles = rule.disaggregation.map(|_| Roles::new(rule.endpoints.iter().map(|e| e.role)));
+        Service { number, rule, endpoints, hash_ring, exact, roles }
+    }
+
+    /// Endpoints whose blocks decide nothing: of pairs all but those of prefill.
+    pub fn not_by_blocks(&self) -> Excluded {
+        self.roles.map(|roles| roles.all_but(Role::Prefill)).unwrap_or_default()
+    }
+
+    /// The sources whose blocks decide: of pairs those of prefill alone, since what decode holds came from there.
+    pub fn followed(&self) -> impl Iterator<Item = &Arc<Source>> {
+        let sources = self.exact.iter().flat_map(|exact| &exact.sources);
+        let decides = |role: Role| self.roles.is_none() || role == Role::Prefill;
+        sources
+            .zip(&self.rule.endpoints)
+            .filter(move |(_, spec)| decides(spec.role))
+            .map(|(source, _)| source)
     }
 
     /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a

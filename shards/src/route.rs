@@ -58,7 +58,10 @@ impl<R: Ring> Flow<R> {
             let model = exchange.facts.model.bytes();
             exchange.facts.prefix = affinity::key(body, &self.members, model, chwbl, &mut self.scratch);
         }
-        exchange.route.service = Some(service);
+        exchange.route.service = Some(service.clone());
+        if service.service.roles.is_some() {
+            self.pair_up(exchange, &service)?;
+        }
         Ok(Serves::Pool)
     }
 
@@ -100,6 +103,9 @@ impl<R: Ring> Flow<R> {
             return;
         }
         let Some(exchange) = &mut client.exchange else { return };
+        if exchange.pair.is_some() {
+            return self.begin_pair(client);
+        }
         match self.choose(exchange) {
             Ok(()) => self.dial(client),
             Err(fault) => self.refuse(client, fault),
@@ -111,6 +117,9 @@ impl<R: Ring> Flow<R> {
     fn choose(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
         service.service.view(self.now, &mut self.view);
+        if service.service.roles.is_some() {
+            return self.choose_undivided(exchange, &service);
+        }
         if self.choose_by_blocks(exchange, &service) {
             return Ok(());
         }

@@ -3,7 +3,10 @@
 use super::body_fault::{BodyFault, Class};
 use super::exact;
 use super::given::Given;
-use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector};
+use crate::rule::{
+    BOOTSTRAP_PORT, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, HalfClose, PathMatch, Role,
+    Rule, RuleKey, Selector,
+};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -32,6 +35,7 @@ pub(super) fn rule(
         },
         exact: None,
         engine: exact::engine(service),
+        disaggregation: disaggregation(service),
         explain: match service.text("explain_header") {
             "id" => ExplainHeader::Id,
             "full" => ExplainHeader::Full,
@@ -170,6 +174,14 @@ fn deadlines(service: &Given) -> Deadlines {
     }
 }
 
+fn disaggregation(service: &Given) -> Option<Disaggregation> {
+    let bootstrap_port = match service.int("pdBootstrapPort") {
+        0 => BOOTSTRAP_PORT,
+        port => port as u16,
+    };
+    service.flag("pd_disagg_mode").then_some(Disaggregation { bootstrap_port })
+}
+
 fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
     let mut specs: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
     for given in endpoints {
@@ -188,7 +200,16 @@ fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
             let problem = format!("{address} is endpoints[{first}] already");
             return Err(given.fault(Class::Duplicate, "endpointIP", &problem, "name each endpoint once"));
         }
-        specs.push(Endpoint { address, weight: given.int("weight") as u32, backup: given.flag("backup") });
+        specs.push(Endpoint {
+            address,
+            weight: given.int("weight") as u32,
+            backup: given.flag("backup"),
+            role: Role::from_number(given.int("ep_role")),
+            side_port: match given.int("nixl_port") {
+                0 => address.port(),
+                port => port as u16,
+            },
+        });
     }
     Ok(specs)
 }
