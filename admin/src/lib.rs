@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod boot;
+mod breakers;
 pub mod change;
 pub mod ctl;
 mod disk;

@@ -7,6 +7,7 @@
 mod exact;
 mod kv;
 mod pairs;
+mod session;
 mod text;
 
 use crate::kv::KvEndpoint;
@@ -60,7 +61,8 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
+    let routing = session::FAMILIES.iter().chain(exact::FAMILIES).chain(pairs::FAMILIES);
+    FAMILIES.iter().chain(routing).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.
@@ -156,12 +158,36 @@ const FAMILIES: &[Family] = &[
     family(
         "warmpath_endpoint_available",
         "gauge",
-        "1 unless a probe or failed connection attempts took the endpoint out.",
-        |f, p| each_endpoint(f, p, |e| u64::from(e.available(f.now))),
+        "1 unless a probe, failed connection attempts or its breaker took the endpoint out of one of its rules.",
+        available,
     ),
     family("warmpath_endpoint_probed_down", "gauge", "1 while probes find the endpoint down.", |f, p| {
         each_endpoint(f, p, |e| u64::from(e.probed_down()));
     }),
+    family(
+        "loxilb_pd_cb_flips_total",
+        "counter",
+        "Breakers of endpoints opened, or closed again.",
+        |f, p| {
+            p.sample(
+                "",
+                &[],
+                sum(f, |r| count_of(r, Count::BreakerOpenings) + count_of(r, Count::BreakerClosings)),
+            );
+        },
+    ),
+    family(
+        "loxilb_pd_cb_proactive_heal_total",
+        "counter",
+        "Open breakers whose time was over, so that trials began.",
+        |f, p| p.sample("", &[], sum(f, |r| count_of(r, Count::BreakerHeals))),
+    ),
+    family(
+        "warmpath_endpoint_breaker",
+        "gauge",
+        "1 for the state (closed, open or half_open) of the breaker of an endpoint whose rule has one.",
+        breakers,
+    ),
 ];
 
 /// The page, in the Prometheus text format 0.0.4.
@@ -214,6 +240,30 @@ fn each_endpoint(facts: &Facts, page: &mut Page, of: impl Fn(&EndpointState) -> 
         services.flat_map(|s| &s.endpoints).map(|e| (e.address(), e)).collect();
     for (address, state) in states {
         page.sample("", &[("endpoint", &address.to_string())], of(state));
+    }
+}
+
+/// An endpoint of several rules is available where it is to all of them.
+fn available(facts: &Facts, page: &mut Page) {
+    let mut healthy: BTreeMap<SocketAddr, bool> = BTreeMap::new();
+    for service in facts.table.services() {
+        for endpoint in &service.endpoints {
+            *healthy.entry(endpoint.address()).or_insert(true) &= service.is_healthy(endpoint, facts.now);
+        }
+    }
+    for (address, healthy) in healthy {
+        page.sample("", &[("endpoint", &address.to_string())], u64::from(healthy));
+    }
+}
+
+fn breakers(facts: &Facts, page: &mut Page) {
+    let with_breaker = facts.table.services().filter(|service| service.rule.breaker.is_some());
+    let states: BTreeMap<SocketAddr, &'static str> = with_breaker
+        .flat_map(|service| &service.endpoints)
+        .map(|e| (e.address(), e.breaker().now().state(facts.now).word()))
+        .collect();
+    for (address, state) in states {
+        page.sample("", &[("endpoint", &address.to_string()), ("state", state)], 1);
     }
 }
 

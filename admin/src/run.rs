@@ -2,6 +2,7 @@
 //! return before the shards were told to end.
 
 use crate::boot::boot;
+use crate::breakers;
 use crate::disk::{Disk, RealDisk};
 use crate::down;
 use crate::gateway::{Gateway, Outside};
@@ -120,6 +121,7 @@ async fn serve_until(
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
     tokio::task::spawn_local(watch(gateway.clone()));
+    tokio::task::spawn_local(breakers::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())

@@ -138,16 +138,23 @@ pub const fn selected(reason: Reason) -> &'static str {
         Reason::RoundRobin => "it was this endpoint's turn",
         Reason::Weighted => "it was this endpoint's turn by weight",
         Reason::LeastLoad => "this endpoint had the fewest requests in flight",
-        Reason::HashHome => "the hash ring gives the prompt's beginning to this endpoint",
+        Reason::HashHome => "the hash gives the prompt's beginning, or the session, to this endpoint",
         Reason::HashNext => {
-            "the endpoint that the hash ring gives the prompt's beginning to was not available; \
-             this is the next on the ring"
+            "the endpoint that the hash gives the prompt's beginning, or the session, to was not available; \
+             this is the next"
         }
         Reason::HashBounded => {
-            "the endpoint that the hash ring gives the prompt's beginning to was at its load bound; \
+            "the endpoint that the hash gives the prompt's beginning, or the session, to was at its load bound; \
              this one relieves it"
         }
-        Reason::NoPrefix => "the request has no beginning of a prompt to hash; it was this endpoint's turn",
+        Reason::NoPrefix => {
+            "the request has neither a beginning of a prompt nor a session to hash; it was this endpoint's turn"
+        }
+        Reason::ClientHash => {
+            "the hash of the client's address and port gives its connection to this endpoint"
+        }
+        Reason::Session => "the session's earlier requests went to this endpoint",
+        Reason::PrefixTrie => "this endpoint was sent the longest beginning of the prompt before",
         Reason::Exact => "this endpoint holds the most of the prompt's leading blocks",
         Reason::ExactPromised => {
             "this endpoint will hold the most of the prompt's leading blocks: \

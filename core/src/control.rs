@@ -267,6 +267,8 @@ pub struct ShardReport {
     pub exact: Vec<ExactReport>,
     /// Pairs of prefill and decode by service.
     pub pairs: Vec<PairReport>,
+    /// Requests that went where their session's earlier ones did, by service that keeps sessions.
+    pub sessions: Vec<SessionCount>,
     /// First-byte times: counts by bucket, bounds in [`FIRST_BYTE_BUCKETS_US`], last is above all.
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
@@ -300,6 +302,15 @@ pub struct AnswerCount {
     pub class: u8,
     /// How many.
     pub count: u64,
+}
+
+/// Requests of one service that went where their session's earlier ones did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionCount {
+    /// The service's number.
+    pub service: u32,
+    /// How many.
+    pub hits: u64,
 }
 
 /// How exact routing went for one service since it came into force.
@@ -502,11 +513,17 @@ pub enum Count {
     SlowClients,
     /// Endpoints ejected after failed connection attempts.
     Ejections,
+    /// Breakers of endpoints opened.
+    BreakerOpenings,
+    /// Breakers closed again by a trial.
+    BreakerClosings,
+    /// Open breakers whose time was over, so that trials began.
+    BreakerHeals,
 }
 
 impl Count {
     /// All, in the order of their discriminants.
-    pub const ALL: [Count; 20] = [
+    pub const ALL: [Count; 23] = [
         Count::Accepted,
         Count::Requests,
         Count::Malformed,
@@ -527,5 +544,8 @@ impl Count {
         Count::Overflowed,
         Count::SlowClients,
         Count::Ejections,
+        Count::BreakerOpenings,
+        Count::BreakerClosings,
+        Count::BreakerHeals,
     ];
 }

@@ -2,6 +2,7 @@
 //! words in which a decision explains itself; must never read a clock, a counter or a random source.
 
 pub mod exact;
+mod home;
 pub mod prefix;
 pub mod ring;
 pub mod tuning;
@@ -16,6 +17,10 @@ use crate::table::Service;
 pub struct Facts {
     /// Hash of what decides prompt affinity ([`prefix::PrefixKey`]); `None` without an inspected prompt.
     pub prefix: Option<u64>,
+    /// The key of its session ([`crate::session::key`]), if it has one.
+    pub session: Option<u64>,
+    /// Hash of the client's address and port, where the selector asks for it.
+    pub client: u64,
     /// Endpoints not to choose (already tried).
     pub excluded: Excluded,
 }
@@ -53,14 +58,20 @@ pub enum Reason {
     Weighted,
     /// It had the fewest requests in flight.
     LeastLoad,
-    /// The hash ring's own endpoint for this prefix.
+    /// The hash's own endpoint for this prefix or, where there is none, this session.
     HashHome,
-    /// The home was not available; the next on the ring.
+    /// The home was not available; the next by the hash.
     HashNext,
     /// The home was at its load bound; moved to relieve it.
     HashBounded,
     /// The selector hashes prefixes, the request had none; taken in turn.
     NoPrefix,
+    /// The hash of the client's address and port.
+    ClientHash,
+    /// Where the earlier requests of its session went.
+    Session,
+    /// It was sent the longest beginning of the prompt before.
+    PrefixTrie,
     /// It holds the most of the prompt's leading blocks.
     Exact,
     /// The same, and more of them are on their way to it than are there.
@@ -75,7 +86,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 15] = [
         Reason::RoundRobin,
         Reason::Weighted,
         Reason::LeastLoad,
@@ -83,6 +94,9 @@ impl Reason {
         Reason::HashNext,
         Reason::HashBounded,
         Reason::NoPrefix,
+        Reason::ClientHash,
+        Reason::Session,
+        Reason::PrefixTrie,
         Reason::Exact,
         Reason::ExactPromised,
         Reason::ExactSpill,
@@ -90,9 +104,12 @@ impl Reason {
         Reason::ExactSeed,
     ];
 
-    /// The tier that decided, as in `loxilb_ai_pd_tier_selected_total`: by blocks, or by the rule's selector.
+    /// The tier that decided, as in `loxilb_ai_pd_tier_selected_total`: by session, by the prefix trie, by blocks, or
+    /// by the rule's selector or load.
     pub fn tier(self) -> &'static str {
         match self {
+            Reason::Session => "tier0",
+            Reason::PrefixTrie => "tier1",
             Reason::Exact
             | Reason::ExactPromised
             | Reason::ExactSpill
@@ -104,6 +121,7 @@ impl Reason {
             | Reason::HashHome
             | Reason::HashNext
             | Reason::HashBounded
+            | Reason::ClientHash
             | Reason::NoPrefix => "tier2",
         }
     }
@@ -118,6 +136,9 @@ impl Reason {
             Reason::HashNext => "hash_next",
             Reason::HashBounded => "hash_bounded",
             Reason::NoPrefix => "no_prefix",
+            Reason::ClientHash => "client_hash",
+            Reason::Session => "session",
+            Reason::PrefixTrie => "prefix_trie",
             Reason::Exact => "exact",
             Reason::ExactPromised => "exact_promised",
             Reason::ExactSpill => "exact_spill",
@@ -134,12 +155,21 @@ impl Reason {
 /// meanwhile, it excludes the endpoint and asks again. Allocates nothing but the first time for a service.
 pub fn decide(service: &Service, facts: &Facts, fleet: &[EndpointView], turn: &mut Turn) -> Option<Decision> {
     let open = Open::new(fleet, facts.excluded)?;
-    match (&service.rule.selector, &service.hash_ring, facts.prefix) {
-        (Selector::RoundRobin, ..) => turns::round_robin(&open, turn, Reason::RoundRobin),
+    let key = facts.prefix.or(facts.session);
+    match (&service.rule.selector, &service.hash_ring, key) {
+        (Selector::RoundRobin | Selector::Persist, ..) => turns::round_robin(&open, turn, Reason::RoundRobin),
+        (Selector::ClientHash, ..) => {
+            let chosen = home::choose(facts.client, &service.ids, &open)?;
+            Some(Decision { reason: Reason::ClientHash, ..chosen })
+        }
         (Selector::Weighted, ..) => turns::weighted(&open, turn),
         (Selector::LeastConnections, ..) => turns::least_connections(&open, turn),
-        (Selector::Chwbl(_), Some(ring), Some(key)) => ring.choose(key, &open),
-        (Selector::Chwbl(_), ..) => turns::round_robin(&open, turn, Reason::NoPrefix),
+        (Selector::Chwbl(_) | Selector::WeightedHash(_), Some(ring), Some(key)) => ring.choose(key, &open),
+        (Selector::Chwbl(_) | Selector::WeightedHash(_), ..) => {
+            turns::round_robin(&open, turn, Reason::NoPrefix)
+        }
+        (Selector::GpuAware, _, Some(key)) => home::choose(key, &service.ids, &open),
+        (Selector::GpuAware, _, None) => turns::least_to_do(&open, turn),
     }
 }
 
@@ -147,6 +177,12 @@ pub fn decide(service: &Service, facts: &Facts, fleet: &[EndpointView], turn: &m
 /// turn. `None`: nobody is available.
 pub fn least_loaded(fleet: &[EndpointView], excluded: Excluded, turn: &mut Turn) -> Option<Decision> {
     turns::least_connections(&Open::new(fleet, excluded)?, turn)
+}
+
+/// Whether the endpoint that a session is pinned to may serve its next request: as healthy as any, and no backup while a
+/// primary one is there.
+pub fn stays(pinned: usize, fleet: &[EndpointView], excluded: Excluded) -> bool {
+    Open::new(fleet, excluded).is_some_and(|open| pinned < fleet.len() && open.contains(pinned))
 }
 
 /// The endpoints that one decision may choose from: available, not excluded, and of one class.

@@ -1,4 +1,4 @@
-//! What the process's environment says of exact routing, read once at start. Owns the names of the variables,
+//! What the process's environment says of routing, read once at start. Owns the names of the variables,
 //! their ranges and what a wrong value becomes; must never read the environment itself: it is passed in.
 //!
 //! A wrong value never stops the gateway: the default stands and the operator is told. A wrong seed is refused
@@ -12,6 +12,9 @@ use std::ops::RangeInclusive;
 
 /// How far loads may lie apart under `LLB_KV_LOADGUARD`: the default of `pd_balance_abs_threshold`.
 const LOAD_GUARD: u32 = 3;
+
+/// Answers of 5xx in a row that open a breaker.
+const ORIGIN_ERRORS: u8 = 3;
 
 /// Pauses between two drains of a TensorRT-LLM endpoint, in milliseconds.
 const POLL_MIN_MS: u64 = 5;
@@ -43,6 +46,8 @@ pub struct Environment {
     /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
     /// 3,600 s.
     pub pair_phase: Nanos,
+    /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
+    pub origin_errors: u8,
 }
 
 impl Default for Environment {
@@ -56,6 +61,7 @@ impl Default for Environment {
             replay_offset: 0,
             max_blocks: None,
             pair_phase: PAIR_SEC * SECOND,
+            origin_errors: ORIGIN_ERRORS,
         }
     }
 }
@@ -76,6 +82,8 @@ impl Environment {
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
             pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
+            origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
+                as u8,
         };
         (environment, reading.warnings)
     }
@@ -233,6 +241,7 @@ mod tests {
             ("LOXILB_KV_TRTLLM_POLL_MAX_MS", "20"),
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
             ("LLB_PD_PREFILL_TIMEOUT_SEC", "3600"),
+            ("LLB_PD_ORIGIN_ERR_THRESHOLD", "0"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
         ]);
@@ -260,6 +269,7 @@ mod tests {
             replay_offset: 1_000,
             max_blocks: Some(1_000),
             pair_phase: 3_600 * SECOND,
+            origin_errors: 0,
         };
         assert_eq!(environment, expected);
     }
@@ -280,6 +290,7 @@ mod tests {
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
             ("LLB_PD_PREFILL_TIMEOUT_SEC", "0", "from 1 to 3600; 30 is used"),
+            ("LLB_PD_ORIGIN_ERR_THRESHOLD", "256", "from 0 to 255; 3 is used"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "21", "is above LOXILB_KV_TRTLLM_POLL_MAX_MS (20); 5 and 20"),

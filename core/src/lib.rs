@@ -5,6 +5,7 @@
 //! [`Nanos`] by argument. Atomics live in [`shared`] alone.
 
 pub mod block;
+pub mod breaker;
 pub mod control;
 pub mod decide;
 pub mod decline;
@@ -14,6 +15,7 @@ pub mod fault;
 pub mod fleet;
 pub mod receipt;
 pub mod rule;
+pub mod session;
 pub mod shared;
 pub mod table;
 pub mod trust;

@@ -10,7 +10,9 @@ mod pair;
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
 pub use pair::{BOOTSTRAP_PORT, Disaggregation, Role, Roles};
 
+use crate::breaker::BreakerTerms;
 use crate::engine::Engine;
+use crate::session::SessionTerms;
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::SocketAddr;
 
@@ -70,10 +72,24 @@ pub struct Rule {
     pub exact: Option<KvExact>,
     /// `pd_disagg_mode`: prefill and decode on different endpoints; `None` where each serves whole requests.
     pub disaggregation: Option<Disaggregation>,
+    /// `cb_enable`, or that it has prefill and decode endpoints: the breaker of each endpoint. `None`: failed
+    /// connection attempts eject an endpoint shortly.
+    pub breaker: Option<BreakerTerms>,
+    /// `session_header_name`, `pd_session_ttl_sec`: that requests of a session go where its first one went; `None`:
+    /// they are chosen for one by one. Selectors that hash take the session's key in place of a missing prompt.
+    pub session: Option<SessionTerms>,
     /// `explain_header`.
     pub explain: ExplainHeader,
     /// `adminStateUp`: false answers as if the rule were absent.
     pub enabled: bool,
+}
+
+impl Rule {
+    /// How long a session's endpoint is remembered; `None` where it is not. Selectors that hash need no memory.
+    pub fn keeps_sessions(&self) -> Option<Nanos> {
+        let terms = self.session.as_ref().filter(|_| self.selector.prefix_terms().is_none())?;
+        Some(terms.ttl)
+    }
 }
 
 /// `sel`: how an endpoint is chosen.
@@ -81,12 +97,45 @@ pub struct Rule {
 pub enum Selector {
     /// 0: in turn.
     RoundRobin,
+    /// 1: hash of the client's address and port: one endpoint for all requests of a connection.
+    ClientHash,
     /// 2: in turn, in proportion to weight (smooth).
     Weighted,
+    /// 3: a session's first request in turn, the others where that went ([`Rule::session`]).
+    Persist,
     /// 4: fewest requests in flight.
     LeastConnections,
-    /// 8: consistent hash of the prompt's prefix with bounded load.
+    /// 8: consistent hash of the prompt's prefix, else of the conversation, with bounded load.
     Chwbl(Chwbl),
+    /// 9: hash of the prompt's prefix, else of the conversation, else the least to do.
+    GpuAware,
+    /// 10: as 8, with points and load in proportion to weight.
+    WeightedHash(Chwbl),
+}
+
+impl Selector {
+    /// As in a rule's `sel`.
+    pub const fn number(&self) -> u8 {
+        match self {
+            Selector::RoundRobin => 0,
+            Selector::ClientHash => 1,
+            Selector::Weighted => 2,
+            Selector::Persist => 3,
+            Selector::LeastConnections => 4,
+            Selector::Chwbl(_) => 8,
+            Selector::GpuAware => 9,
+            Selector::WeightedHash(_) => 10,
+        }
+    }
+
+    /// How the prompt's prefix is hashed, where the selector goes by it.
+    pub const fn prefix_terms(&self) -> Option<&Chwbl> {
+        match self {
+            Selector::Chwbl(chwbl) | Selector::WeightedHash(chwbl) => Some(chwbl),
+            Selector::GpuAware => Some(&Chwbl::PLAIN),
+            _ => None,
+        }
+    }
 }
 
 /// `chwbl_*`: the consistent hash with bounded load.
@@ -98,13 +147,17 @@ pub struct Chwbl {
     pub flags: u8,
     /// `chwbl_mean_load_factor`, percent of the mean load an endpoint may carry, 100 to 300.
     pub load_factor: u16,
-    /// `chwbl_replication`, points of an endpoint on the ring, 1 to 1024.
+    /// `chwbl_replication`, points of an endpoint on the ring, with selector 10 of all together, 1 to 1024.
     pub replication: u16,
     /// `chwbl_enable_cache_salt`: the request's `cache_salt` enters the key.
     pub cache_salt: bool,
 }
 
 impl Chwbl {
+    /// The defaults.
+    pub const PLAIN: Chwbl =
+        Chwbl { level: 1, flags: 0, load_factor: 125, replication: 100, cache_salt: false };
+
     /// The flag bits that a level knows: 1: bits 0 to 4, 2: also bit 5, 3: all.
     pub fn flag_mask(level: u8) -> u8 {
         match level {

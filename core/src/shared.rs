@@ -1,18 +1,23 @@
 //! State that shards, admin thread and event core share: the one folder of this crate with atomics. Owns who
 //! writes which value and who may read it; must never hold a lock.
 
+mod breaker;
 mod endpoint;
 mod exact;
 mod observation;
 mod promise;
+mod session;
 mod source;
+mod timed;
 mod trust;
 
+pub use breaker::{BreakerState, Trial};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
 pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
 };
+pub use session::{Pin, SESSION_BYTES, Sessions};
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
 pub use trust::TrustState;

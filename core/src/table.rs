@@ -3,10 +3,13 @@
 
 use crate::Nanos;
 use crate::decide::ring::HashRing;
+use crate::decide::stays;
 use crate::engine::Version;
-use crate::fleet::{EndpointView, Excluded};
+use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::rule::{PathMatch, Role, Roles, Rule, RuleKey, Selector};
-use crate::shared::{EndpointState, ExactState, Fence, Source, SourceSpec, TrustState};
+use crate::shared::{
+    EndpointState, ExactState, Fence, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial, TrustState,
+};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -41,6 +44,10 @@ pub struct Service {
     pub rule: Rule,
     /// State by endpoint index.
     pub endpoints: Vec<Arc<EndpointState>>,
+    /// Which endpoints they are, by index.
+    pub ids: Vec<EndpointId>,
+    /// The sessions of all rules, if this one keeps any.
+    pub sessions: Option<Arc<Sessions>>,
     /// The hash ring, if the selector uses one.
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
@@ -83,6 +90,15 @@ impl ExactService {
     }
 }
 
+/// How a request was charged to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// As all are.
+    Plainly,
+    /// As the trial of its breaker.
+    OnTrial(Trial),
+}
+
 /// Why no pool serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoute {
@@ -101,7 +117,8 @@ impl Table {
     /// `next_number` counts services and sources alike; `now` begins the warm-up of new services.
     pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32, now: Nanos) -> Table {
         let mut known: HashMap<&RuleKey, &Arc<Service>> = HashMap::new();
-        let mut kept = Kept { endpoints: HashMap::new(), sources: Vec::new(), next_number, now };
+        let mut kept =
+            Kept { endpoints: HashMap::new(), sources: Vec::new(), sessions: None, next_number, now };
         for service in before.services() {
             known.insert(&service.rule.key, service);
             kept.keep(service);
@@ -132,6 +149,11 @@ impl Table {
         sources.sort_by_key(|source| source.number());
         sources.dedup_by_key(|source| source.number());
         sources
+    }
+
+    /// The sessions of all rules, if one keeps any.
+    pub fn sessions(&self) -> Option<&Sessions> {
+        self.services().find_map(|service| service.sessions.as_deref())
     }
 
     /// The rules of an address.
@@ -217,6 +239,7 @@ impl RuleKey {
 struct Kept<'a> {
     endpoints: HashMap<SocketAddr, Arc<EndpointState>>,
     sources: Vec<Arc<Source>>,
+    sessions: Option<Arc<Sessions>>,
     next_number: &'a mut u32,
     now: Nanos,
 }
@@ -224,6 +247,7 @@ struct Kept<'a> {
 impl Kept<'_> {
     fn keep(&mut self, service: &Service) {
         self.endpoints.extend(service.endpoints.iter().map(|e| (e.address(), e.clone())));
+        self.sessions = self.sessions.take().or_else(|| service.sessions.clone());
         self.sources.extend(service.exact.iter().flat_map(|exact| exact.sources.iter().cloned()));
     }
 
@@ -234,6 +258,10 @@ impl Kept<'_> {
 
     fn endpoint(&mut self, at: SocketAddr) -> Arc<EndpointState> {
         self.endpoints.entry(at).or_insert_with(|| Arc::new(EndpointState::new(at))).clone()
+    }
+
+    fn sessions(&mut self) -> Arc<Sessions> {
+        self.sessions.get_or_insert_with(|| Arc::new(Sessions::new(SESSION_BYTES))).clone()
     }
 
     fn source(&mut self, spec: SourceSpec) -> Arc<Source> {
@@ -251,8 +279,11 @@ impl Service {
         let endpoints = rule.endpoints.iter().map(|e| kept.endpoint(e.address)).collect();
         let hash_ring = match &rule.selector {
             Selector::Chwbl(chwbl) => Some(HashRing::new(&rule.endpoints, chwbl)),
+            Selector::WeightedHash(chwbl) => Some(HashRing::by_weight(&rule.endpoints, chwbl)),
             _ => None,
         };
+        let ids = rule.endpoints.iter().map(|e| EndpointId::of(e.address)).collect();
+        let sessions = rule.keeps_sessions().map(|_| kept.sessions());
         let exact = rule.exact.is_some().then(|| {
             let sources: Vec<_> = source_specs(&rule).map(|spec| kept.source(spec)).collect();
             let state = older.map(|exact| exact.state.clone());
@@ -263,7 +294,7 @@ impl Service {
             }
         });
         let roles = rule.disaggregation.map(|_| Roles::new(rule.endpoints.iter().map(|e| e.role)));
-        Service { number, rule, endpoints, hash_ring, exact, roles }
+        Service { number, rule, endpoints, ids, sessions, hash_ring, exact, roles }
     }
 
     /// Endpoints whose blocks decide nothing: of pairs all but those of prefill.
@@ -281,22 +312,121 @@ impl Service {
             .map(|(source, _)| source)
     }
 
+    /// The index of an endpoint, if the rule names it.
+    pub fn index_of(&self, id: EndpointId) -> Option<usize> {
+        self.ids.iter().position(|own| *own == id)
+    }
+
+    /// The endpoint that serves the session `key`, if it may serve this request: health goes first, and what it keeps out
+    /// the session is forgotten on. `None` too where the rule keeps no sessions.
+    pub fn pinned(
+        &self,
+        key: Option<u64>,
+        fleet: &[EndpointView],
+        excluded: Excluded,
+        now: Nanos,
+    ) -> Option<usize> {
+        let (sessions, ttl, key) = (self.sessions.as_ref()?, self.rule.keeps_sessions()?, key?);
+        let pin = sessions.find(key, ttl, now)?;
+        let pinned = self.index_of(pin.decode).filter(|index| stays(*index, fleet, excluded));
+        if pinned.is_none() {
+            sessions.forget(key, pin);
+        }
+        pinned
+    }
+
+    /// The pair that serves the session `key`: its prefill endpoint, if that may serve this request, else the session is
+    /// forgotten; and its decode endpoint, if that may.
+    pub fn pinned_pair(
+        &self,
+        key: Option<u64>,
+        fleet: &[EndpointView],
+        excluded: Excluded,
+        now: Nanos,
+    ) -> Option<(usize, Option<usize>)> {
+        let (sessions, ttl, key) = (self.sessions.as_ref()?, self.rule.keeps_sessions()?, key?);
+        let (pin, roles) = (sessions.find(key, ttl, now)?, self.roles.as_ref()?);
+        let healthy = |id, role| {
+            self.index_of(id).filter(|index| stays(*index, fleet, excluded.with(roles.all_but(role))))
+        };
+        match pin.prefill.and_then(|id| healthy(id, Role::Prefill)) {
+            Some(prefill) => Some((prefill, healthy(pin.decode, Role::Decode))),
+            None => {
+                sessions.forget(key, pin);
+                None
+            }
+        }
+    }
+
+    /// From now on the session `key` is served by this pair, where the rule keeps sessions.
+    pub fn pin_pair(&self, key: Option<u64>, prefill: usize, decode: usize, now: Nanos) {
+        if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
+            && let (Some(prefill), Some(decode)) = (self.ids.get(prefill), self.ids.get(decode))
+        {
+            sessions.pin(key, Pin { prefill: Some(*prefill), decode: *decode }, ttl, now);
+        }
+    }
+
+    /// From now on the session `key` is served by this endpoint, where the rule keeps sessions.
+    pub fn pin(&self, key: Option<u64>, endpoint: usize, now: Nanos) {
+        if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
+            && let Some(id) = self.ids.get(endpoint)
+        {
+            sessions.pin(key, Pin::on(*id), ttl, now);
+        }
+    }
+
     /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a
-    /// probe may be wrong, refusing everybody is certainly so. Failed connections are believed, shortly, and
-    /// an operator's weight of 0 always.
+    /// probe may be wrong, refusing everybody is certainly so. What requests met is believed, shortly, and an
+    /// operator's weight of 0 always.
     pub fn view(&self, now: Nanos, out: &mut Vec<EndpointView>) {
         out.clear();
         for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
             out.push(EndpointView {
-                available: spec.weight > 0 && state.available(now),
+                available: spec.weight > 0 && self.is_healthy(state, now),
                 load: state.reserved(),
+                queued: 0,
                 weight: spec.weight,
                 backup: spec.backup,
             });
         }
         if out.iter().all(|e| !e.available) {
             for (view, state) in out.iter_mut().zip(&self.endpoints) {
-                view.available = view.weight > 0 && !state.ejected(now);
+                view.available = view.weight > 0 && self.admits(state, now);
+            }
+        }
+    }
+
+    /// Whether one of its endpoints may get a request at `now`, as far as health goes.
+    pub fn is_healthy(&self, endpoint: &EndpointState, now: Nanos) -> bool {
+        !endpoint.probed_down() && self.admits(endpoint, now)
+    }
+
+    /// The same, as far as requests tell: by the breaker where the rule has one, else by failed connections.
+    fn admits(&self, endpoint: &EndpointState, now: Nanos) -> bool {
+        match &self.rule.breaker {
+            Some(_) => endpoint.breaker().now().admits(now),
+            None => !endpoint.ejected(now),
+        }
+    }
+
+    /// Charges a request to an endpoint, unless it has `bound` already. Where its breaker is not closed, the
+    /// request is the trial: `None` if another one is. Each charge is to be settled, each trial to be ended.
+    pub fn reserve(&self, endpoint: usize, bound: u32, now: Nanos) -> Option<Reserved> {
+        let state = self.endpoints.get(endpoint)?;
+        if !state.reserve(bound) {
+            return None;
+        }
+        if self.rule.breaker.is_none() || state.breaker().now().is_closed() {
+            return Some(Reserved::Plainly);
+        }
+        match state.breaker().take_trial(now) {
+            Some(trial) => Some(Reserved::OnTrial(trial)),
+            // It may have closed since.
+            None if state.breaker().now().is_closed() => Some(Reserved::Plainly),
+            None => {
+                state.settle();
+                None
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a shard counts for one service, by endpoint. Owns taking the counts along, by address, when the rule is
 //! replaced; must never decide.
 
-use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, PairReport};
+use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, PairReport, SessionCount};
 use warmpath_core::decide::Reason;
 use warmpath_core::decide::exact::{Explanation, Miss, Outcome};
 use warmpath_core::table::Service;
@@ -14,6 +14,7 @@ pub struct Counts {
     exact: ExactReport,
     /// Pairs of prefill and decode.
     pub pairs: PairReport,
+    session_hits: u64,
 }
 
 impl Counts {
@@ -41,6 +42,7 @@ impl Counts {
             answers,
             exact: ExactReport { service: service.number, endpoints: exact, ..kept },
             pairs: PairReport { service: service.number, ..pairs },
+            session_hits: old.map_or(0, |old| old.session_hits),
         }
     }
 
@@ -92,6 +94,16 @@ impl Counts {
             Some((_, count)) => *count += 1,
             None => self.exact.misses.push((miss, 1)),
         }
+    }
+
+    /// Counts a request that went where its session's earlier ones did.
+    pub fn session_hit(&mut self) {
+        self.session_hits += 1;
+    }
+
+    /// Such requests.
+    pub fn sessions(&self) -> SessionCount {
+        SessionCount { service: self.exact.service, hits: self.session_hits }
     }
 
     /// How exact routing went.

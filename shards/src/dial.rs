@@ -9,6 +9,7 @@ use crate::outbox::Outbox;
 use crate::pool::PoolId;
 use crate::route::outgoing_framing;
 use warmpath_core::Nanos;
+use warmpath_core::breaker::Outcome;
 use warmpath_core::control::Count;
 use warmpath_core::fault::Fault;
 use warmpath_parser::http1::{Field, ResponseParser, write};
@@ -120,7 +121,11 @@ impl<R: Ring> Flow<R> {
     /// Nothing was sent yet, so another endpoint may be asked without risk.
     fn dial_failed(&mut self, client: &mut Client, pool: PoolId) {
         self.tally.count(Count::ConnectFailures);
-        if self.pools.get(pool).endpoint.connect_failed(self.now) {
+        let Some(exchange) = &mut client.exchange else { return };
+        let has_breaker = exchange.route.service.as_ref().is_some_and(|s| s.service.rule.breaker.is_some());
+        if has_breaker {
+            self.attempt_ended(exchange, Outcome::Unanswered);
+        } else if self.pools.get(pool).endpoint.connect_failed(self.now) {
             self.tally.count(Count::Ejections);
         }
         self.try_another(client);
@@ -369,6 +374,7 @@ impl<R: Ring> Flow<R> {
         if replayable {
             return self.replay(client);
         }
+        self.attempt_ended(exchange, Outcome::Unanswered);
         let retries = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.retry_before_first_byte);
         let held = exchange.request.capacity() > 0 && !exchange.uninspected;
         // A leg of a pair is never tried elsewhere alone.

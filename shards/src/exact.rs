@@ -2,7 +2,7 @@
 //! order (overlap, ranking, reservation) and the record of the answer; must never weigh candidates (the
 //! decision does).
 
-use crate::exchange::{Charge, Exchange, RankCharge};
+use crate::exchange::{Exchange, RankCharge};
 use crate::flow::Flow;
 use crate::overlap::{Overlap, Prompt};
 use crate::prompt::{Keys, PromptReader};
@@ -19,7 +19,7 @@ use warmpath_core::decide::tuning::Tuning;
 use warmpath_core::fleet::{EndpointView, Excluded};
 use warmpath_core::rule::KvExact;
 use warmpath_core::shared::{Destination, Observations, Promises, promised_keys};
-use warmpath_core::table::{ExactService, Service};
+use warmpath_core::table::{ExactService, Reserved, Service};
 use warmpath_kvindex::{Plan, Readers};
 use warmpath_parser::http1::Field;
 use warmpath_parser::json::{self, JsonLimits, Member, Members};
@@ -91,7 +91,7 @@ struct Request<'a> {
 /// What became of it.
 struct Answer {
     explanation: Explanation,
-    chosen: Option<(Choice, Candidate)>,
+    chosen: Option<(Choice, Candidate, Reserved)>,
 }
 
 impl Exact {
@@ -155,25 +155,27 @@ impl Exact {
         };
         let ranked = exact::rank(&question, || request.exact.state.hit(), &mut self.ranking);
         let choices = self.ranking.choices();
-        let taken = choices.iter().position(|choice| request.reserve(&question, *choice));
+        let taken = choices.iter().enumerate().find_map(|(place, choice)| {
+            let reserved = request.reserve(&question, *choice)?;
+            Some((place, reserved))
+        });
         let explanation = match (ranked, taken) {
             (Err(miss), _) => Explanation::missed(&question, &self.ranking, miss),
             (Ok(()), None) => Explanation::missed(&question, &self.ranking, Miss::Bounded),
-            (Ok(()), Some(taken)) => Explanation::chosen(&question, &self.ranking, taken),
+            (Ok(()), Some((taken, _))) => Explanation::chosen(&question, &self.ranking, taken),
         };
-        let chosen = taken.and_then(|taken| {
+        let chosen = taken.and_then(|(taken, reserved)| {
             let choice = choices[taken];
-            Some((choice, *question.candidates.get(usize::from(choice.candidate))?))
+            Some((choice, *question.candidates.get(usize::from(choice.candidate))?, reserved))
         });
         Answer { explanation, chosen }
     }
 }
 
 impl Request<'_> {
-    fn reserve(&self, question: &Question<'_>, choice: Choice) -> bool {
-        let candidate = question.candidates.get(usize::from(choice.candidate));
-        let endpoint = candidate.and_then(|c| self.service.endpoints.get(usize::from(c.endpoint)));
-        endpoint.is_some_and(|endpoint| endpoint.reserve(choice.bound))
+    fn reserve(&self, question: &Question<'_>, choice: Choice) -> Option<Reserved> {
+        let candidate = question.candidates.get(usize::from(choice.candidate))?;
+        self.service.reserve(usize::from(candidate.endpoint), choice.bound, self.now)
     }
 }
 
@@ -201,14 +203,14 @@ impl<R: Ring> Flow<R> {
         exchange.route.explained = Some(explanation);
         exchange.route.prompt_tokens = self.exact.reader.keys.tokens as u32;
         self.count(service, exact, &explanation);
-        let Some((choice, candidate)) = chosen else { return false };
+        let Some((choice, candidate, reserved)) = chosen else { return false };
         let endpoint = usize::from(candidate.endpoint);
         exchange.route.endpoint = endpoint;
         exchange.route.reason = Some(choice.reason);
         let predicted = self.exact.reader.keys.predicted(candidate.runs[0]);
         exchange.route.predicted_tokens = predicted;
         service.counts.borrow_mut().tokens(exchange.route.prompt_tokens, predicted);
-        exchange.route.charge = Some(Charge::of(service.service.endpoints[endpoint].clone()));
+        exchange.route.charge = Some(self.charge(&service.service.endpoints[endpoint], reserved));
         let source = exact.sources[endpoint].clone();
         let to = Destination { source: source.number(), rank: candidate.rank };
         self.claim(exchange, &candidate, &source);

@@ -1,6 +1,7 @@
 //! One request and its answer. Owns what is known of it from its first byte to its receipt; must never
 //! touch a socket.
 
+use crate::breaker::Charge;
 use crate::budget::Budget;
 use crate::framing::Tail;
 use crate::pair::Pair;
@@ -17,7 +18,7 @@ use warmpath_core::decide::Reason;
 use warmpath_core::decide::exact::{ANY_RANK, Explanation, Miss};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
-use warmpath_core::shared::{Destination, EndpointState, Source};
+use warmpath_core::shared::{Destination, Source};
 use warmpath_core::trust::{Class, Finding};
 use warmpath_parser::http1::{ChunkDecoder, Headers, RequestHead, ResponseParser};
 use warmpath_ring::Sock;
@@ -139,6 +140,10 @@ pub struct RequestFacts {
     pub id: Word<{ warmpath_core::receipt::ID_MAX }>,
     /// Hash of what decides prompt affinity.
     pub prefix: Option<u64>,
+    /// The key of its session, if it has one.
+    pub session: Option<u64>,
+    /// Hash of the client's address and port, where the selector asks for it.
+    pub client: u64,
 }
 
 /// Where a request goes.
@@ -289,23 +294,6 @@ impl Exchange {
     /// Whether bytes of an answer already went to the client.
     pub fn has_begun_answering(&self) -> bool {
         self.answer.status != 0
-    }
-}
-
-/// Load charged to an endpoint, settled when dropped: exactly once, whatever happened.
-#[derive(Debug)]
-pub struct Charge(Arc<EndpointState>);
-
-impl Charge {
-    /// Takes over a charge just made by [`EndpointState::reserve`].
-    pub fn of(state: Arc<EndpointState>) -> Charge {
-        Charge(state)
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.0.settle();
     }
 }
 

@@ -1,11 +1,12 @@
 //! The loop of a shard: events in, one handler each. Owns everything a shard has; must never decide how a
 //! request goes (the stages do, one file each: see the crate's head).
 
+use crate::breaker::Charge;
 use crate::budget::Budget;
 use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
 use crate::exact::Exact;
-use crate::exchange::{Charge, Exchange};
+use crate::exchange::Exchange;
 use crate::meter::Meter;
 use crate::pool::Pools;
 use crate::random::Random;
@@ -436,6 +437,7 @@ impl<R: Ring> Flow<R> {
             answers: self.rules.answers(),
             exact: self.rules.exact(),
             pairs: self.rules.pairs(),
+            sessions: self.rules.sessions(),
             ..ShardReport::default()
         };
         self.tally.report(&mut report);

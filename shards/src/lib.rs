@@ -18,6 +18,7 @@
 mod accept;
 mod account;
 mod affinity;
+mod breaker;
 pub mod budget;
 mod buffers;
 mod conn;
@@ -46,6 +47,7 @@ mod refuse;
 mod relay;
 mod route;
 mod services;
+mod session;
 pub mod settings;
 mod tally;
 mod timers;

@@ -6,8 +6,9 @@
 //! as it is. The prefill leg is [`crate::prefill`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
 //! prefill answered; where they meet (SGLang) it is sent as soon as prefill's request is on its way.
 
+use crate::breaker::Charge;
 use crate::conn::{Client, Stage};
-use crate::exchange::{Charge, Exchange, Reserved};
+use crate::exchange::{Exchange, Reserved};
 use crate::flow::Flow;
 use crate::forward::Forwarded;
 use crate::prefill::PrefillLeg;
@@ -15,7 +16,7 @@ use crate::services::ShardService;
 use crate::usage::Usage;
 use std::net::SocketAddr;
 use warmpath_core::control::{Count, PairCount, PairEnd};
-use warmpath_core::decide::{Facts, Reason, decide, least_loaded};
+use warmpath_core::decide::{Reason, least_loaded};
 use warmpath_core::engine::pairing::{
     self, Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, Pin, PrefillEnd, Rooms,
 };
@@ -205,8 +206,12 @@ impl<R: Ring> Flow<R> {
     fn choose_pair(&mut self, exchange: &mut Exchange) -> Result<Chosen, Fault> {
         let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
         service.service.view(self.now, &mut self.view);
-        if let Some(leg) = self.choose_prefill(exchange, &service) {
-            if exchange.route.charge.is_some() || self.choose_decode(exchange, &service) {
+        let (session, tried) = (exchange.facts.session, exchange.route.tried);
+        let pinned = service.service.pinned_pair(session, &self.view, tried, self.now);
+        if let Some(leg) = self.choose_prefill(exchange, &service, pinned.map(|(prefill, _)| prefill)) {
+            let decode = pinned.and_then(|(_, decode)| decode);
+            if exchange.route.charge.is_some() || self.choose_decode(exchange, &service, decode) {
+                service.service.pin_pair(session, leg.endpoint, exchange.route.endpoint, self.now);
                 return Ok(Chosen::Pair(leg));
             }
             self.break_promise(exchange);
@@ -215,13 +220,19 @@ impl<R: Ring> Flow<R> {
         self.choose_normal(exchange, &service).map(|()| Chosen::Normal)
     }
 
-    /// By the blocks that prefill endpoints hold where the rule asks for that, else by their load. The charge of decode
-    /// stays as it is.
-    fn choose_prefill(&mut self, exchange: &mut Exchange, service: &ShardService) -> Option<Box<PrefillLeg>> {
+    /// The endpoint of its session, by the blocks that prefill endpoints hold where the rule asks for that, by their
+    /// load. The charge of decode stays as it is.
+    fn choose_prefill(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        pinned: Option<usize>,
+    ) -> Option<Box<PrefillLeg>> {
         let decode = (exchange.route.endpoint, exchange.route.charge.take());
         let order = exchange.pair.as_ref()?.pairing.order;
-        let chosen =
-            self.choose_by_blocks(exchange, service) || self.choose_by_load(exchange, service, Role::Prefill);
+        let chosen = pinned.is_some_and(|pinned| self.stay(exchange, service, pinned))
+            || self.choose_by_blocks(exchange, service)
+            || self.choose_by_load(exchange, service, Role::Prefill);
         let leg = chosen.then(|| {
             let route = &mut exchange.route;
             Box::new(PrefillLeg::new(route.endpoint, route.charge.take(), route.rank.take(), order))
@@ -230,9 +241,28 @@ impl<R: Ring> Flow<R> {
         leg
     }
 
-    fn choose_decode(&mut self, exchange: &mut Exchange, service: &ShardService) -> bool {
+    /// The prefill endpoint that the session's earlier requests went to.
+    fn stay(&mut self, exchange: &mut Exchange, service: &ShardService, pinned: usize) -> bool {
+        if !self.take(exchange, service, pinned, Reason::Session) {
+            return false;
+        }
+        // Nothing was looked up, so nothing is predicted; what it brings, others may know of.
+        (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
+        (exchange.route.explained, exchange.route.claim) = (None, None);
+        self.promise_all(exchange, service);
+        service.counts.borrow_mut().session_hit();
+        true
+    }
+
+    fn choose_decode(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        pinned: Option<usize>,
+    ) -> bool {
         let reason = exchange.route.reason;
-        let chosen = self.choose_by_load(exchange, service, Role::Decode);
+        let chosen = pinned.is_some_and(|pinned| self.take(exchange, service, pinned, Reason::Session))
+            || self.choose_by_load(exchange, service, Role::Decode);
         // What decided is told of prefill, where there was a choice worth telling.
         exchange.route.reason = reason;
         chosen
@@ -244,11 +274,7 @@ impl<R: Ring> Flow<R> {
         let turn = if role == Role::Decode { &service.decode_turn } else { &service.turn };
         let mut excluded = exchange.route.tried.with(roles.all_but(role));
         while let Some(decision) = least_loaded(&self.view, excluded, &mut turn.borrow_mut()) {
-            let state = &service.service.endpoints[decision.endpoint];
-            if state.reserve(decision.load_bound) {
-                exchange.route.endpoint = decision.endpoint;
-                exchange.route.reason = Some(Reason::LeastLoad);
-                exchange.route.charge = Some(Charge::of(state.clone()));
+            if self.take(exchange, service, decision.endpoint, Reason::LeastLoad) {
                 if role == Role::Prefill {
                     self.promise_all(exchange, service);
                 }
@@ -257,6 +283,21 @@ impl<R: Ring> Flow<R> {
             excluded.add(decision.endpoint);
         }
         false
+    }
+
+    /// Charges an endpoint; false: it takes no more, as one whose breaker is on trial.
+    fn take(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        endpoint: usize,
+        reason: Reason,
+    ) -> bool {
+        let Some(reserved) = service.service.reserve(endpoint, u32::MAX, self.now) else { return false };
+        exchange.route.endpoint = endpoint;
+        exchange.route.reason = Some(reason);
+        exchange.route.charge = Some(self.charge(&service.service.endpoints[endpoint], reserved));
+        true
     }
 
     /// Nobody for prefill, or nobody for decode: a normal endpoint takes the whole request, by the rule's selector.
@@ -287,19 +328,11 @@ impl<R: Ring> Flow<R> {
         role: Role,
     ) -> Result<(), Fault> {
         let others = service.service.roles.as_ref().map(|roles| roles.all_but(role)).unwrap_or_default();
-        let mut facts = Facts { prefix: exchange.facts.prefix, excluded: exchange.route.tried.with(others) };
-        loop {
-            let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
-            let Some(decision) = decision else { return Err(Fault::NoHealthyBackend) };
-            let state = &service.service.endpoints[decision.endpoint];
-            if state.reserve(decision.load_bound) {
-                exchange.route.endpoint = decision.endpoint;
-                exchange.route.reason = Some(decision.reason);
-                exchange.route.charge = Some(Charge::of(state.clone()));
-                return Ok(());
-            }
-            facts.excluded.add(decision.endpoint);
-        }
+        self.choose_by_selector(exchange, service, others)?;
+        // Of its blocks nothing is known.
+        exchange.route.claim = None;
+        self.break_promise(exchange);
+        Ok(())
     }
 
     /// What both legs must say alike: fresh rooms and, of a first prefill endpoint or another, the receipt.
@@ -382,7 +415,7 @@ impl<R: Ring> Flow<R> {
         exchange.route.tried.add(exchange.route.endpoint);
         exchange.settle();
         service.service.view(self.now, &mut self.view);
-        if self.choose_decode(exchange, &service) {
+        if self.choose_decode(exchange, &service, None) {
             return self.dial_decode(client);
         }
         self.refuse(client, Fault::PairUnavailable);
@@ -516,7 +549,7 @@ impl<R: Ring> Flow<R> {
         self.break_promise(exchange);
         let again = exchange.pair.as_ref().is_some_and(|pair| pair.retries == 0);
         service.service.view(self.now, &mut self.view);
-        let other = if again { self.choose_prefill(exchange, &service) } else { None };
+        let other = if again { self.choose_prefill(exchange, &service, None) } else { None };
         match other {
             Some(leg) => {
                 if let Some(pair) = &mut exchange.pair {

@@ -4,8 +4,9 @@
 //!
 //! The leg lives in the record of the connection that carries it. Its deadline is that connection's.
 
+use crate::breaker::Charge;
 use crate::conn::{Client, Stage, Upstream, UpstreamState};
-use crate::exchange::{Answer, AnswerBody, Charge, Exchange, RankCharge, Reserved};
+use crate::exchange::{Answer, AnswerBody, Exchange, RankCharge, Reserved};
 use crate::explain;
 use crate::flow::Flow;
 use crate::forward::{self, Forwarded, Outgoing};
@@ -15,6 +16,7 @@ use crate::pool::PoolId;
 use crate::usage::{self, Usage};
 use std::sync::Arc;
 use warmpath_core::Nanos;
+use warmpath_core::breaker::Outcome;
 use warmpath_core::control::{Count, PairCount};
 use warmpath_core::engine::pairing::Order;
 use warmpath_core::fault::Fault;
@@ -227,9 +229,8 @@ impl<R: Ring> Flow<R> {
 
     fn connect_prefill(&mut self, client: &mut Client, pool: PoolId, mut leg: Box<PrefillLeg>) {
         leg.reused = false;
-        let endpoint = leg.endpoint;
         let Some(mut upstream) = self.open(client.sock, pool) else {
-            return self.prefill_unreachable(client, pool, endpoint);
+            return self.prefill_unreachable(client, leg);
         };
         let rule = client.exchange.as_ref().and_then(|e| e.route.service.as_ref()).map(|s| &s.service.rule);
         let connect = rule.map_or(0, |rule| rule.deadlines.connect);
@@ -259,20 +260,28 @@ impl<R: Ring> Flow<R> {
     }
 
     fn prefill_not_dialed(&mut self, client: &mut Client, upstream: &mut Upstream) {
-        let endpoint = upstream.prefill.as_ref().map_or(0, |leg| leg.endpoint);
-        self.end_leg(client, upstream);
-        self.prefill_unreachable(client, upstream.pool, endpoint);
+        let leg = self.end_leg(client, upstream);
+        if let Some(leg) = leg {
+            self.prefill_unreachable(client, leg);
+        }
     }
 
     /// Nothing of it was sent, so another endpoint may be asked without risk.
-    fn prefill_unreachable(&mut self, client: &mut Client, pool: PoolId, endpoint: usize) {
+    fn prefill_unreachable(&mut self, client: &mut Client, mut leg: Box<PrefillLeg>) {
         self.tally.count(Count::ConnectFailures);
-        if self.pools.get(pool).endpoint.connect_failed(self.now) {
-            self.tally.count(Count::Ejections);
-        }
+        self.judge_leg(client, &mut leg, Outcome::Unanswered);
         self.tally.count(Count::Failovers);
         self.count_pair(client, PairCount::ConnectFailover);
-        self.another_prefill(client, endpoint);
+        self.another_prefill(client, leg.endpoint);
+    }
+
+    /// Tells the breaker of the leg's endpoint how the attempt ended.
+    fn judge_leg(&mut self, client: &Client, leg: &mut PrefillLeg, outcome: Outcome) {
+        let service = client.exchange.as_ref().and_then(|exchange| exchange.route.service.as_ref());
+        let terms = service.and_then(|service| service.service.rule.breaker);
+        if let Some((charge, terms)) = leg.charge.as_mut().zip(terms) {
+            self.charge_ended(charge, outcome, terms);
+        }
     }
 
     /// Sends the prefill leg's request on its connection.
@@ -364,7 +373,7 @@ impl<R: Ring> Flow<R> {
 
     /// The prefill engine's answer is there.
     fn prefill_whole(&mut self, upstream: &mut Upstream, clean: bool) {
-        let Some(leg) = upstream.prefill.take() else { return };
+        let Some(mut leg) = upstream.prefill.take() else { return };
         let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
         let head = leg.answer.parser.head();
         let framed = !matches!(leg.answer.body, AnswerBody::UntilClose);
@@ -374,6 +383,8 @@ impl<R: Ring> Flow<R> {
         if let Some(pair) = pair::of(&mut client) {
             pair.leg = None;
         }
+        let outcome = Outcome::of(leg.answer.status);
+        self.judge_leg(&client, &mut leg, outcome);
         self.prefill_ended(&mut client, leg);
         self.conns.put_client(client);
     }
@@ -387,15 +398,13 @@ impl<R: Ring> Flow<R> {
             return self.close_upstream(upstream);
         };
         let replays = upstream.prefill.as_ref().is_some_and(|leg| self.may_replay_prefill(leg, upstream));
-        match upstream.prefill.take() {
-            Some(leg) if replays => self.replay_prefill(&mut client, upstream, leg),
-            Some(leg) => {
-                let endpoint = leg.endpoint;
-                drop(leg);
-                self.end_leg(&mut client, upstream);
-                self.prefill_died(&mut client, endpoint);
+        match self.end_leg(&mut client, upstream) {
+            Some(leg) if replays => self.replay_prefill(&mut client, upstream.pool, leg),
+            Some(mut leg) => {
+                self.judge_leg(&client, &mut leg, Outcome::Unanswered);
+                self.prefill_died(&mut client, leg.endpoint);
             }
-            None => self.close_upstream(upstream),
+            None => {}
         }
         self.conns.put_client(client);
     }
@@ -410,22 +419,22 @@ impl<R: Ring> Flow<R> {
             && self.ring.acknowledged(upstream.sock).is_some_and(untouched)
     }
 
-    fn replay_prefill(&mut self, client: &mut Client, upstream: &mut Upstream, mut leg: Box<PrefillLeg>) {
+    fn replay_prefill(&mut self, client: &mut Client, pool: PoolId, mut leg: Box<PrefillLeg>) {
         leg.replayed = true;
         self.tally.count(Count::Replays);
-        self.end_leg(client, upstream);
-        self.connect_prefill(client, upstream.pool, leg);
+        self.connect_prefill(client, pool, leg);
     }
 
     /// The answer can't be taken in.
     fn prefill_broken(&mut self, upstream: &mut Upstream, fault: Fault) {
         let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
         let Some(mut client) = client else { return self.close_upstream(upstream) };
-        let endpoint = upstream.prefill.as_ref().map_or(0, |leg| leg.endpoint);
-        self.end_leg(&mut client, upstream);
-        match fault {
-            Fault::BadAnswer => self.prefill_died(&mut client, endpoint),
-            fault => self.prefill_failed(&mut client, fault),
+        match (fault, self.end_leg(&mut client, upstream)) {
+            (Fault::BadAnswer, Some(mut leg)) => {
+                self.judge_leg(&client, &mut leg, Outcome::Unanswered);
+                self.prefill_died(&mut client, leg.endpoint);
+            }
+            (fault, _) => self.prefill_failed(&mut client, fault),
         }
         self.conns.put_client(client);
     }
@@ -441,7 +450,9 @@ impl<R: Ring> Flow<R> {
         if upstream.state == UpstreamState::Connecting && in_time {
             self.prefill_not_dialed(&mut client, upstream);
         } else {
-            self.end_leg(&mut client, upstream);
+            if let Some(mut leg) = self.end_leg(&mut client, upstream) {
+                self.judge_leg(&client, &mut leg, Outcome::Unanswered);
+            }
             self.prefill_failed(&mut client, Fault::PrefillTimeout);
         }
         self.conns.put_client(client);
@@ -478,11 +489,13 @@ impl<R: Ring> Flow<R> {
         self.send_client(client, Payload { head: out, body });
     }
 
-    /// Closes the connection of a prefill leg: what was charged for it is settled.
-    fn end_leg(&mut self, client: &mut Client, upstream: &mut Upstream) {
+    /// Closes the connection of a prefill leg: what was charged for it is settled with the leg.
+    fn end_leg(&mut self, client: &mut Client, upstream: &mut Upstream) -> Option<Box<PrefillLeg>> {
+        let leg = upstream.prefill.take();
         self.close_upstream(upstream);
         if let Some(pair) = pair::of(client) {
             pair.leg = None;
         }
+        leg
     }
 }

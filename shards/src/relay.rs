@@ -9,6 +9,7 @@ use crate::forward::{self, Persistence};
 use crate::framing::{Parsed, note_stream, parse_final, track, unchunk};
 use crate::usage::Usage;
 use std::ops::Range;
+use warmpath_core::breaker::Outcome;
 use warmpath_core::control::{Count, DrainPhase};
 use warmpath_core::fault::Fault;
 use warmpath_parser::http1::{Framing, ResponseHead, Version, write};
@@ -170,6 +171,7 @@ impl<R: Ring> Flow<R> {
             self.tally.count(Count::Chunked);
         }
         self.tally.first_byte(self.now.saturating_sub(exchange.times.begun));
+        self.attempt_ended(exchange, Outcome::of(head.status));
         self.let_go_of_request(exchange);
     }
 
@@ -497,6 +499,7 @@ impl<R: Ring> Flow<R> {
         if exchange.has_begun_answering() {
             self.break_off(client, Fault::StreamDied);
         } else {
+            self.attempt_ended(exchange, Outcome::Unanswered);
             self.refuse(client, Fault::BadAnswer);
         }
     }
@@ -515,6 +518,9 @@ impl<R: Ring> Flow<R> {
         let too_long = self.now >= exchange.times.begun + stream;
         let begun = exchange.has_begun_answering();
         let upstream = exchange.route.upstream.take();
+        if !begun {
+            self.attempt_ended(exchange, Outcome::Unanswered);
+        }
         self.drop_leg(upstream);
         match (begun, too_long) {
             (true, true) => self.break_off(client, Fault::StreamTooLong),

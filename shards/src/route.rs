@@ -3,14 +3,17 @@
 
 use crate::affinity;
 use crate::conn::{Client, Stage};
-use crate::exchange::{Charge, Exchange, RequestFacts, Upload, Word};
+use crate::exchange::{Exchange, RequestFacts, Upload, Word};
 use crate::flow::Flow;
 use crate::services::ShardService;
-use warmpath_core::decide::{Facts, decide};
+use crate::session;
+use std::net::SocketAddr;
+use warmpath_core::decide::{Facts, Reason, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
 use warmpath_core::rule::Selector;
-use warmpath_core::table::NoRoute;
+use warmpath_core::session::client_hash;
+use warmpath_core::table::{NoRoute, Service};
 use warmpath_parser::http1::{Field, Framing, Method};
 use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
 use warmpath_ring::Ring;
@@ -28,7 +31,7 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn route(&mut self, client: &mut Client) {
         client.stage = Stage::Dialing;
         let Some(mut exchange) = client.exchange.take() else { return };
-        let found = self.find_pool(client.vip, &mut exchange);
+        let found = self.find_pool(client.vip, client.peer, &mut exchange);
         client.exchange = Some(exchange);
         match found {
             Ok(Serves::Pool) => self.choose_and_dial(client),
@@ -37,7 +40,7 @@ impl<R: Ring> Flow<R> {
         }
     }
 
-    fn find_pool(&mut self, vip: usize, exchange: &mut Exchange) -> Result<Serves, Fault> {
+    fn find_pool(&mut self, vip: usize, peer: SocketAddr, exchange: &mut Exchange) -> Result<Serves, Fault> {
         self.learn_facts(vip, exchange);
         let bytes = &exchange.request[..];
         let path = exchange.head.path.of(bytes);
@@ -53,16 +56,25 @@ impl<R: Ring> Flow<R> {
             NoRoute::NoRoute => Fault::NoRoute,
             NoRoute::ModelUnavailable => Fault::ModelUnavailable,
         })?;
-        if let (Selector::Chwbl(chwbl), true) = (&service.service.rule.selector, exchange.peeked) {
-            let body = &bytes[exchange.body.clone()];
-            let model = exchange.facts.model.bytes();
-            exchange.facts.prefix = affinity::key(body, &self.members, model, chwbl, &mut self.scratch);
-        }
+        self.learn_keys(&service.service, vip, peer, exchange);
         exchange.route.service = Some(service.clone());
         if service.service.roles.is_some() {
             self.pair_up(exchange, &service)?;
         }
         Ok(Serves::Pool)
+    }
+
+    /// What the rule's selector and its sessions go by.
+    fn learn_keys(&mut self, service: &Service, vip: usize, peer: SocketAddr, exchange: &mut Exchange) {
+        if let (Some(terms), true) = (service.rule.selector.prefix_terms(), exchange.peeked) {
+            let body = &exchange.request[exchange.body.clone()];
+            let model = exchange.facts.model.bytes();
+            exchange.facts.prefix = affinity::key(body, &self.members, model, terms, &mut self.scratch);
+        }
+        exchange.facts.session = session::key(service, exchange, &self.members, peer, &mut self.scratch);
+        if service.rule.selector == Selector::ClientHash {
+            exchange.facts.client = client_hash(peer, self.rules.vips[vip].address);
+        }
     }
 
     fn lists_models(&self, vip: usize) -> bool {
@@ -120,25 +132,55 @@ impl<R: Ring> Flow<R> {
         if service.service.roles.is_some() {
             return self.choose_undivided(exchange, &service);
         }
-        if self.choose_by_blocks(exchange, &service) {
+        if self.choose_by_session(exchange, &service) {
             return Ok(());
         }
-        self.choose_by_selector(exchange, &service)
+        if !self.choose_by_blocks(exchange, &service) {
+            self.choose_by_selector(exchange, &service, Excluded::default())?;
+        }
+        service.service.pin(exchange.facts.session, exchange.route.endpoint, self.now);
+        Ok(())
     }
 
-    fn choose_by_selector(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
-        let mut facts = Facts { prefix: exchange.facts.prefix, excluded: exchange.route.tried };
+    /// Where the earlier requests of its session went, if the rule keeps sessions and that endpoint may serve.
+    fn choose_by_session(&mut self, exchange: &mut Exchange, service: &ShardService) -> bool {
+        let (session, tried) = (exchange.facts.session, exchange.route.tried);
+        let Some(endpoint) = service.service.pinned(session, &self.view, tried, self.now) else {
+            return false;
+        };
+        let Some(reserved) = service.service.reserve(endpoint, u32::MAX, self.now) else { return false };
+        exchange.route.endpoint = endpoint;
+        exchange.route.reason = Some(Reason::Session);
+        exchange.route.charge = Some(self.charge(&service.service.endpoints[endpoint], reserved));
+        // Nothing was looked up, so nothing is predicted; what it brings, others may know of.
+        (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
+        (exchange.route.explained, exchange.route.claim) = (None, None);
+        self.promise_all(exchange, service);
+        service.counts.borrow_mut().session_hit();
+        true
+    }
+
+    /// By the rule's selector among all endpoints but `others`.
+    pub(crate) fn choose_by_selector(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        others: Excluded,
+    ) -> Result<(), Fault> {
+        let RequestFacts { prefix, session, client, .. } = exchange.facts;
+        let mut facts = Facts { prefix, session, client, excluded: exchange.route.tried.with(others) };
         loop {
             let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
             let Some(decision) = decision else {
                 let nobody_tried = exchange.route.tried == Excluded::default();
                 return Err(if nobody_tried { Fault::NoHealthyBackend } else { Fault::BackendUnreachable });
             };
-            let state = &service.service.endpoints[decision.endpoint];
-            if state.reserve(decision.load_bound) {
+            let reserved = service.service.reserve(decision.endpoint, decision.load_bound, self.now);
+            if let Some(reserved) = reserved {
                 exchange.route.endpoint = decision.endpoint;
                 exchange.route.reason = Some(decision.reason);
-                exchange.route.charge = Some(Charge::of(state.clone()));
+                let state = &service.service.endpoints[decision.endpoint];
+                exchange.route.charge = Some(self.charge(state, reserved));
                 self.claim_selected(exchange, service);
                 self.promise_all(exchange, service);
                 return Ok(());

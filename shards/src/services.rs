@@ -7,10 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use warmpath_core::control::{AnswerCount, ExactReport, PairReport};
+use warmpath_core::control::{AnswerCount, ExactReport, PairReport, SessionCount};
 use warmpath_core::decide::Turn;
 use warmpath_core::engine::Version;
-use warmpath_core::rule::{KvExact, Selector};
+use warmpath_core::rule::KvExact;
 use warmpath_core::table::{NoRoute, Service, Table};
 use warmpath_prompt::Scheme;
 use warmpath_ring::Listener;
@@ -77,8 +77,10 @@ impl ShardRules {
             let first = self.first_turn;
             let after = vip.services.iter().map(|s| Rc::new(ShardService::new(s, &before, pools, first)));
             self.vips[slot].services = after.collect();
-            let by_prompt =
-                |s: &Arc<Service>| s.exact.is_some() || matches!(s.rule.selector, Selector::Chwbl(_));
+            let by_prompt = |s: &Arc<Service>| {
+                let by_user = s.rule.session.as_ref().is_some_and(|terms| terms.source.reads_body());
+                s.exact.is_some() || s.rule.selector.prefix_terms().is_some() || by_user
+            };
             self.vips[slot].holds = vip.services.iter().any(|s| s.roles.is_some());
             self.vips[slot].inspects =
                 vip.by_model || self.vips[slot].holds || vip.services.iter().any(by_prompt);
@@ -148,6 +150,12 @@ impl ShardRules {
     pub fn pairs(&self) -> Vec<PairReport> {
         let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.roles.is_some());
         services.map(|s| s.counts.borrow().pairs.clone()).collect()
+    }
+
+    /// Requests that went where their session's earlier ones did, by service that keeps sessions.
+    pub fn sessions(&self) -> Vec<SessionCount> {
+        let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.sessions.is_some());
+        services.map(|s| s.counts.borrow().sessions()).collect()
     }
 
     /// Answers counted so far.

@@ -9,6 +9,7 @@ mod harness;
 
 mod abuse;
 mod bodies;
+mod breakers;
 mod changes;
 mod crowd;
 mod exact;
@@ -20,6 +21,7 @@ mod rejects;
 mod relay;
 mod routing;
 mod selectors;
+mod sessions;
 mod streams;
 mod text;
 mod tools;

@@ -5,7 +5,7 @@ use crate::fake::body;
 use crate::fake::kv::{exact_report, exact_rule};
 use crate::kv::endpoints;
 use std::collections::HashMap;
-use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SourceReport};
+use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount, SourceReport};
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
 use warmpath_core::environment::Environment;
@@ -61,6 +61,11 @@ fn read_sample(line: &str) -> Sample {
 fn report(shard: usize) -> ShardReport {
     let mut report = ShardReport { shard, clients: 3, active: 1, generation: 7, ..ShardReport::default() };
     report.counts = vec![(Count::Chunked, 5), (Count::Requests, 11), (Count::BytesOut, 1000)];
+    report.counts.extend([
+        (Count::BreakerOpenings, 4),
+        (Count::BreakerClosings, 3),
+        (Count::BreakerHeals, 5),
+    ]);
     report.answers = vec![
         AnswerCount { service: 1, endpoint: 0, class: 2, count: 9 },
         AnswerCount { service: 1, endpoint: u16::MAX, class: 5, count: 2 },
@@ -69,6 +74,7 @@ fn report(shard: usize) -> ShardReport {
     report.first_byte_us[0] = 4;
     report.first_byte_us[FIRST_BYTE_BUCKETS_US.len()] = 1;
     report.first_byte_us_sum = 61_000_500;
+    report.sessions = vec![SessionCount { service: 1, hits: 21 }, SessionCount { service: 99, hits: 1 }];
     report.turn_us[3] = 10;
     report.turn_us[23] = 1;
     report.turn_us_max = 9_000_000;
@@ -107,6 +113,8 @@ fn page() -> String {
 fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     let mut given = body("na\"me\\", 9001);
     given["serviceArguments"]["model_name"] = "m".into();
+    given["serviceArguments"]["cb_enable"] = true.into();
+    given["serviceArguments"]["session_header_name"] = "X-Conversation-Id".into();
     let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
     let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
     let rules = [plain].into_iter().chain(exact).collect();
@@ -115,6 +123,7 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     for (source, number) in kv.sources.iter_mut().zip([3, 4]) {
         source.source = number;
     }
+    table.services().for_each(|service| service.pin(Some(7), 0, 60_000_000_000));
     change(&mut kv);
     render(&Facts {
         table: &table,
@@ -174,6 +183,11 @@ fn the_figures_are_the_sums_of_the_reports() {
     assert_eq!(value("warmpath_answers_total", &served), 18.0);
     assert_eq!(value("warmpath_answers_total", &format!("{rule},endpoint=\"\",status_class=\"5xx\"")), 4.0);
     assert_eq!(value("warmpath_endpoint_available", "endpoint=\"127.0.0.1:8000\""), 1.0);
+    assert_eq!(value("loxilb_pd_cb_flips_total", ""), 14.0);
+    assert_eq!(value("loxilb_ai_normal_session_hits_total", "model=\"m\""), 42.0);
+    assert_eq!(value("loxilb_pd_sessions_active", ""), 1.0);
+    assert_eq!(value("loxilb_pd_cb_proactive_heal_total", ""), 10.0);
+    assert_eq!(value("warmpath_endpoint_breaker", "endpoint=\"127.0.0.1:8000\",state=\"closed\""), 1.0);
     assert_eq!(value("warmpath_resident_memory_bytes", ""), 4096.0);
 }
 
@@ -325,7 +339,7 @@ fn without_an_event_core_its_families_are_empty_and_addresses_are_still_told() {
     let facts = Facts { table: &table, kv_endpoints: &endpoints(&table, None), ..nothing() };
     let (_, samples) = read(&render(&facts));
     let mut named: Vec<_> = samples.iter().map(|(name, ..)| name.as_str()).collect();
-    named.retain(|name| name.contains("_kv_") || name.starts_with("loxilb_pd"));
+    named.retain(|name| name.contains("_kv_") || name.starts_with("loxilb_pd_ep"));
     named.retain(|name| !name.contains("_tier15_") && !name.contains("_zero_hit_"));
     assert_eq!(named, ["loxilb_pd_ep_info", "warmpath_kv_source_info"]);
 }

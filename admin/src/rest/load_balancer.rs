@@ -85,11 +85,12 @@ pub fn status(gateway: &Gateway, call: &Call) -> Answered {
     let now = (gateway.outside.now)();
     let endpoints: Vec<_> = service
         .iter()
-        .flat_map(|s| s.rule.endpoints.iter().zip(&s.endpoints))
-        .map(|(spec, state)| {
+        .flat_map(|s| s.rule.endpoints.iter().zip(&s.endpoints).map(move |(spec, state)| (s, spec, state)))
+        .map(|(s, spec, state)| {
             json!({
                 "endpoint": spec.address.to_string(),
-                "available": spec.weight > 0 && state.available(now),
+                "available": spec.weight > 0 && s.is_healthy(state, now),
+                "breaker": s.rule.breaker.map(|_| state.breaker().now().state(now).word()),
                 "probed_down": state.probed_down(),
                 "draining": spec.weight == 0,
                 "in_flight": state.reserved(),
@@ -171,7 +172,7 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(address) = address_of(endpoint) else { continue };
         let state = service.endpoints.iter().find(|s| s.address() == address);
-        let word = match state.is_some_and(|s| s.available(now)) {
+        let word = match state.is_some_and(|s| service.is_healthy(s, now)) {
             true => "active",
             false => "inactive",
         };

@@ -175,5 +175,8 @@ pub fn count_word(count: Count) -> &'static str {
         Count::Overflowed => "overflowed",
         Count::SlowClients => "slow_clients",
         Count::Ejections => "ejections",
+        Count::BreakerOpenings => "breaker_openings",
+        Count::BreakerClosings => "breaker_closings",
+        Count::BreakerHeals => "breaker_heals",
     }
 }

@@ -22,7 +22,7 @@ fn addresses(n: usize) -> Vec<String> {
 }
 
 fn fleet(n: usize) -> Vec<EndpointView> {
-    vec![EndpointView { available: true, load: 0, weight: 1, backup: false }; n]
+    vec![EndpointView { available: true, load: 0, queued: 0, weight: 1, backup: false }; n]
 }
 
 /// A key that spreads as hashes do.
@@ -280,8 +280,13 @@ fn words_of_reasons_are_different_and_tell_their_tier() {
     let words: std::collections::HashSet<_> = Reason::ALL.iter().map(|r| r.word()).collect();
     assert_eq!(words.len(), Reason::ALL.len());
     for reason in Reason::ALL {
-        let exact = reason.word().starts_with("exact");
-        assert_eq!(reason.tier(), if exact { "tier15" } else { "tier2" });
+        let tier = match reason {
+            Reason::Session => "tier0",
+            Reason::PrefixTrie => "tier1",
+            exact if exact.word().starts_with("exact") => "tier15",
+            _ => "tier2",
+        };
+        assert_eq!(reason.tier(), tier);
     }
 }
 
@@ -306,4 +311,84 @@ fn points_are_hashes_of_the_address_text() {
         assert_eq!(ask(hash + 1), points[(i + 1) % points.len()].1);
     }
     assert_eq!((ask(0), ask(u64::MAX)), (points[0].1, points[0].1));
+}
+
+#[test]
+fn a_client_goes_to_one_endpoint_and_clients_spread() {
+    let service = service(json!({"sel": 1}), &addresses(8));
+    let mut counts = [0; 8];
+    let mut turn = Turn::default();
+    for i in 0..8_000u64 {
+        let facts = Facts { client: key(i).prefix.unwrap(), ..Facts::default() };
+        let first = decide(&service, &facts, &fleet(8), &mut turn).unwrap();
+        assert_eq!(first.reason, Reason::ClientHash);
+        counts[first.endpoint] += 1;
+        let mut view = fleet(8);
+        view[(first.endpoint + 1) % 8].available = false;
+        assert_eq!(decide(&service, &facts, &view, &mut turn).unwrap().endpoint, first.endpoint);
+    }
+    assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+}
+
+/// Selector 9: prefix, else session, else the least to do, what waits in the engine counted.
+#[test]
+fn a_prefix_goes_before_a_session_and_without_both_the_least_to_do_serves() {
+    let service = service(json!({"sel": 9}), &addresses(8));
+    let mut turn = Turn::default();
+    let mut ask = |prefix, session, view: &[EndpointView]| {
+        decide(&service, &Facts { prefix, session, ..Facts::default() }, view, &mut turn).unwrap()
+    };
+    let homes: std::collections::HashSet<usize> =
+        (0..100).map(|i| ask(key(i).prefix, key(7).prefix, &fleet(8)).endpoint).collect();
+    assert_eq!(homes.len(), 8, "prefixes spread");
+    let home = ask(key(1).prefix, None, &fleet(8));
+    assert_eq!(home.reason, Reason::HashHome);
+    assert_eq!(ask(None, key(1).prefix, &fleet(8)).endpoint, home.endpoint, "a session is hashed alike");
+    let mut view = fleet(8);
+    view[home.endpoint].available = false;
+    let next = ask(key(1).prefix, None, &view);
+    assert_eq!((next.reason, next.endpoint == home.endpoint), (Reason::HashNext, false));
+    for (endpoint, (load, queued)) in view.iter_mut().zip([(0, 9), (3, 0), (1, 1), (9, 0), (2, 1)]) {
+        (endpoint.load, endpoint.queued, endpoint.available) = (load, queued, true);
+    }
+    view.truncate(5);
+    let least = ask(None, None, &view);
+    assert_eq!((least.endpoint, least.reason), (2, Reason::LeastLoad));
+}
+
+#[test]
+fn weights_share_the_points_of_the_ring_and_the_load() {
+    let weights = [3, 1, 0, 4];
+    let mut weighted = service(json!({"sel": 10, "chwbl_replication": 800}), &addresses(4)).rule.clone();
+    weighted.endpoints.iter_mut().zip(weights).for_each(|(endpoint, weight)| endpoint.weight = weight);
+    let service = Table::next(&Table::default(), vec![weighted], &mut 0, 0).vips[0].services[0].clone();
+    let mut view = Vec::new();
+    service.view(0, &mut view);
+    let mut counts = [0u32; 4];
+    homes(&service, &view, 8_000).iter().for_each(|home| counts[*home] += 1);
+    for (count, weight) in counts.iter().zip(weights) {
+        assert!(count.abs_diff(1000 * weight) <= 250 * weight, "{counts:?}");
+    }
+    // All for one key: the bound is each one's share, 125 percent of it.
+    let mut turn = Turn::default();
+    for _ in 0..80 {
+        service.view(0, &mut view);
+        let decision = decide(&service, &key(1), &view, &mut turn).unwrap();
+        assert!(service.endpoints[decision.endpoint].reserve(decision.load_bound));
+    }
+    let loads: Vec<u32> = service.endpoints.iter().map(|e| e.reserved()).collect();
+    assert!(loads.iter().zip(weights).all(|(load, weight)| *load <= 13 * weight), "{loads:?}");
+}
+
+#[test]
+fn a_pinned_endpoint_stays_while_it_is_as_good_as_any() {
+    let mut view = fleet(3);
+    view[2].backup = true;
+    let mut tried = Excluded::default();
+    assert_eq!([0, 1, 2, 3].map(|i| stays(i, &view, tried)), [true, true, false, false]);
+    view[0].available = false;
+    tried.add(1);
+    assert_eq!([0, 1, 2].map(|i| stays(i, &view, tried)), [false, false, true], "only backups are left");
+    view[2].available = false;
+    assert!(!stays(2, &view, tried));
 }

@@ -18,6 +18,14 @@ pub(super) fn least_connections(open: &Open, turn: &mut Turn) -> Option<Decision
     Some(open.decision(index, Reason::LeastLoad, u32::MAX))
 }
 
+/// Fewest requests in flight and waiting in the engine; among equals the next in turn.
+pub(super) fn least_to_do(open: &Open, turn: &mut Turn) -> Option<Decision> {
+    let to_do = |i: &usize| u64::from(open.load(*i)) + u64::from(open.fleet[*i].queued);
+    let index = open.indices(turn.next as usize).min_by_key(to_do)?;
+    turn.next = index as u32 + 1;
+    Some(open.decision(index, Reason::LeastLoad, u32::MAX))
+}
+
 /// Smooth weighted round robin as nginx does it: every open endpoint gains its weight, the richest is chosen
 /// and pays the sum of all weights. Any run of as many decisions as the weights' sum is exactly proportional.
 pub(super) fn weighted(open: &Open, turn: &mut Turn) -> Option<Decision> {

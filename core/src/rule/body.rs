@@ -77,7 +77,7 @@ pub fn restore(
     for given in [top, service].iter().chain(&endpoints) {
         given.served()?;
     }
-    let mut rule = build::rule(&service, &endpoints, fresh_id)?;
+    let mut rule = build::rule(&service, &endpoints, environment, fresh_id)?;
     let without_exact = match exact::exact(&service, environment) {
         Ok(exact) => {
             rule.exact = exact;

@@ -2,9 +2,11 @@
 //! read for anything that needs two of its values at one instant.
 //!
 //! Writers: `reserved` by any shard (add and subtract, never set); `probed_down` by the admin thread's probes;
-//! `connect_failures` and `ejected_until` by any shard; `idle_limit` by any shard (minimum wins).
+//! `connect_failures` and `ejected_until` by any shard, for rules without a breaker; `breaker` by any shard, for those
+//! with one (its own protocol); `idle_limit` by any shard (minimum wins).
 //! Readers take each value alone, relaxed: a decision made on a value some nanoseconds old is still sound.
 
+use super::BreakerState;
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -27,6 +29,7 @@ pub struct EndpointState {
     probed_down: AtomicBool,
     connect_failures: AtomicU32,
     ejected_until: AtomicU64,
+    breaker: BreakerState,
     idle_limit: AtomicU64,
 }
 
@@ -39,6 +42,7 @@ impl EndpointState {
             probed_down: AtomicBool::new(false),
             connect_failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
+            breaker: BreakerState::default(),
             idle_limit: AtomicU64::new(IDLE_LIMIT_START),
         }
     }
@@ -85,7 +89,12 @@ impl EndpointState {
         self.ejected_until.load(Relaxed) > now
     }
 
-    /// Whether it may get a request at `now` as far as health goes.
+    /// What rules with a breaker remember of it.
+    pub fn breaker(&self) -> &BreakerState {
+        &self.breaker
+    }
+
+    /// Whether it may get a request at `now` as far as its health goes, for rules without a breaker.
     pub fn available(&self, now: Nanos) -> bool {
         !self.probed_down() && !self.ejected(now)
     }

@@ -189,7 +189,7 @@ fn numbers_and_states_survive_a_change() {
 }
 
 fn seen(service: &Service, now: Nanos) -> Vec<bool> {
-    let mut view = vec![EndpointView { available: true, load: 9, weight: 9, backup: true }];
+    let mut view = vec![EndpointView { available: true, load: 9, queued: 0, weight: 9, backup: true }];
     service.view(now, &mut view);
     view.iter().map(|e| e.available).collect()
 }
@@ -230,8 +230,8 @@ fn a_view_tells_load_weight_and_backup() {
     service.endpoints[1].reserve(5);
     let mut view = Vec::new();
     service.view(0, &mut view);
-    assert_eq!(view[0], EndpointView { available: false, load: 0, weight: 0, backup: false });
-    assert_eq!(view[1], EndpointView { available: true, load: 1, weight: 7, backup: true });
+    assert_eq!(view[0], EndpointView { available: false, load: 0, queued: 0, weight: 0, backup: false });
+    assert_eq!(view[1], EndpointView { available: true, load: 1, queued: 0, weight: 7, backup: true });
     service.endpoints[1].set_probed_down(true);
     service.view(0, &mut view);
     assert!(!view[0].available && view[1].available, "drained stays drained");
@@ -252,4 +252,40 @@ fn trust_is_kept_with_the_source() {
     assert_eq!(trust(&second).state(), State::Trusted);
     let third = Table::next(&second, vec![exact("a", 32)], &mut next, 0);
     assert_eq!(trust(&third).state(), State::Unknown);
+}
+
+/// Breakers are believed where no other endpoint is left, and a reservation beside the trial is refused.
+#[test]
+fn an_open_breaker_keeps_an_endpoint_out_and_one_reservation_is_its_trial() {
+    let table = table(vec![
+        rule("a", json!({"cb_enable": true}), &[1, 2]),
+        rule("b", json!({"model_name": "b"}), &[1]),
+    ]);
+    let service = table.services().find(|s| s.rule.breaker.is_some()).unwrap();
+    let other = table.services().find(|s| s.rule.breaker.is_none()).unwrap();
+    let terms = service.rule.breaker.unwrap();
+    assert_eq!(terms, crate::breaker::BreakerTerms::plain(3));
+    for _ in 0..terms.failures {
+        service.endpoints[0].breaker().ended(crate::breaker::Outcome::Unanswered, terms, 0);
+    }
+    assert_eq!((seen(service, 0), seen(other, 0)), (vec![false, true], vec![true]));
+    service.endpoints[1].set_probed_down(true);
+    assert_eq!(seen(service, 0), [false, true], "probes are not believed, breakers are");
+    assert_eq!(service.reserve(0, u32::MAX, 0), None);
+    assert_eq!(service.endpoints[0].reserved(), 0, "what is refused is not charged");
+    assert!(
+        service.reserve(1, 1, 0).is_some()
+            && service.reserve(1, 1, 0).is_none()
+            && service.reserve(9, 1, 0).is_none()
+    );
+    let trial = Reserved::OnTrial(crate::shared::Trial { first: true });
+    assert_eq!(
+        (seen(service, terms.open), service.reserve(0, u32::MAX, terms.open)),
+        (vec![true, false], Some(trial))
+    );
+    assert_eq!(
+        (seen(service, terms.open), service.reserve(0, u32::MAX, terms.open)),
+        (vec![false, true], None)
+    );
+    assert_eq!(other.reserve(0, u32::MAX, terms.open), Some(Reserved::Plainly));
 }

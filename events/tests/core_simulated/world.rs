@@ -106,6 +106,8 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
         half_close: HalfClose::Leave,
         engine: exact.contract.engine(),
         exact: Some(exact),
+        breaker: None,
+        session: None,
         explain: ExplainHeader::Off,
         enabled: true,
     }

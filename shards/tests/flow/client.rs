@@ -25,6 +25,10 @@ pub struct Ask {
     pub stalls: bool,
     /// FIN right after the request.
     pub half_close: bool,
+    /// Header lines, each with its end.
+    pub lines: String,
+    /// A body of its own instead of the pattern.
+    pub json: Option<String>,
 }
 
 /// What came of a request.
@@ -257,6 +261,11 @@ impl Ask {
         out += "X-Forwarded-For: 6.6.6.6\r\n";
         if !self.old {
             out += "X-Hop: 1\r\nConnection: X-Hop, keep-alive\r\n";
+        }
+        out += &self.lines;
+        if let Some(json) = &self.json {
+            return (out + &format!("X-Free: 1\r\nContent-Length: {}\r\n\r\n{json}", json.len()))
+                .into_bytes();
         }
         if self.expect {
             out += "Expect: 100-continue\r\n";

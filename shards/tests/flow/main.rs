@@ -4,9 +4,12 @@
 //! `FLOW_SEEDS=100000 cargo test --release -p warmpath-shards --test flow` runs more (`FLOW_FROM=n` begins
 //! there); a failure names its seed, `FLOW_SEED=n` runs that one alone. `tests/long/run` goes on for ever.
 
+mod breaker;
 mod client;
 mod engine;
 mod http;
+mod scene;
+mod sessions;
 mod world;
 
 use world::{Mix, run};

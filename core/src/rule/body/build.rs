@@ -3,10 +3,13 @@
 use super::body_fault::{BodyFault, Class};
 use super::exact;
 use super::given::Given;
+use crate::breaker::BreakerTerms;
+use crate::environment::Environment;
 use crate::rule::{
     BOOTSTRAP_PORT, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, HalfClose, PathMatch, Role,
     Rule, RuleKey, Selector,
 };
+use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -14,6 +17,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 pub(super) fn rule(
     service: &Given,
     endpoints: &[Given],
+    environment: &Environment,
     fresh_id: impl FnOnce() -> String,
 ) -> Result<Rule, BodyFault> {
     let key = key(service)?;
@@ -36,6 +40,8 @@ pub(super) fn rule(
         exact: None,
         engine: exact::engine(service),
         disaggregation: disaggregation(service),
+        breaker: breaker(service, environment),
+        session: session(service)?,
         explain: match service.text("explain_header") {
             "id" => ExplainHeader::Id,
             "full" => ExplainHeader::Full,
@@ -136,9 +142,13 @@ fn id(service: &Given, fresh_id: impl FnOnce() -> String) -> Result<String, Body
 
 fn selector(service: &Given) -> Selector {
     match service.int("sel") {
+        1 => Selector::ClientHash,
         2 => Selector::Weighted,
+        3 => Selector::Persist,
         4 => Selector::LeastConnections,
         8 => Selector::Chwbl(chwbl(service)),
+        9 => Selector::GpuAware,
+        10 => Selector::WeightedHash(chwbl(service)),
         _ => Selector::RoundRobin,
     }
 }
@@ -152,6 +162,36 @@ fn chwbl(service: &Given) -> Chwbl {
         load_factor: service.int("chwbl_mean_load_factor") as u16,
         replication: service.int("chwbl_replication") as u16,
         cache_salt,
+    }
+}
+
+/// Sessions are kept where the rule asks for them by selector 3, by a name, or by having pairs. (Selectors that hash have
+/// the key all the same: a hash needs no memory.)
+fn session(service: &Given) -> Result<Option<SessionTerms>, BodyFault> {
+    let name = service.text("session_header_name");
+    let source = match (name.is_empty(), service.int("sel")) {
+        (false, _) => SessionSource::parse(name).map_err(|problem| {
+            let cure = "use a header's whole name, cookie:NAME, query:NAME or basic-auth";
+            service.fault(Class::OutOfRange, "session_header_name", problem, cure)
+        })?,
+        (true, 3) => SessionSource::ClientAddress,
+        (true, 8..=10) => SessionSource::Conversation,
+        (true, _) if service.flag("pd_disagg_mode") => SessionSource::Conversation,
+        (true, _) => return Ok(None),
+    };
+    let ttl = match service.int("pd_session_ttl_sec") {
+        0 => TTL_DEFAULT,
+        seconds => seconds.unsigned_abs() * SECOND,
+    };
+    Ok(Some(SessionTerms { source, ttl }))
+}
+
+/// Prefill and decode endpoints have one whatever `cb_enable` says: half of a pair is no use.
+fn breaker(service: &Given, environment: &Environment) -> Option<BreakerTerms> {
+    match (service.flag("pd_disagg_mode"), service.flag("cb_enable")) {
+        (true, _) => Some(BreakerTerms::pair(environment.origin_errors)),
+        (false, true) => Some(BreakerTerms::plain(environment.origin_errors)),
+        (false, false) => None,
     }
 }
 

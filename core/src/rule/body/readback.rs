@@ -13,13 +13,13 @@ pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
     service.insert("id".into(), rule.id.as_str().into());
     for (name, value) in [
         ("protocol", json!("tcp")),
-        ("sel", json!(selector_number(&rule.selector))),
+        ("sel", json!(rule.selector.number())),
         ("mode", json!(4)),
         ("adminStateUp", json!(rule.enabled)),
     ] {
         service.entry(name).or_insert(value);
     }
-    if let Selector::Chwbl(chwbl) = &rule.selector {
+    if let Selector::Chwbl(chwbl) | Selector::WeightedHash(chwbl) = &rule.selector {
         service.insert("chwbl_prefix_hash_level".into(), chwbl.level.into());
         service.insert("chwbl_prefix_hash_flags".into(), chwbl.flags.into());
         service.insert("chwbl_mean_load_factor".into(), chwbl.load_factor.into());
@@ -81,14 +81,5 @@ fn object(value: Option<Value>) -> Map<String, Value> {
     match value {
         Some(Value::Object(map)) => map,
         _ => Map::new(),
-    }
-}
-
-fn selector_number(selector: &Selector) -> u8 {
-    match selector {
-        Selector::RoundRobin => 0,
-        Selector::Weighted => 2,
-        Selector::LeastConnections => 4,
-        Selector::Chwbl(_) => 8,
     }
 }

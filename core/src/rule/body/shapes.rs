@@ -51,6 +51,18 @@ const SHAPES: &[Shape] = &[
         "sel=wrr-hash(10) requires mode=fullproxy",
         USE_MODE_4,
     ),
+    shape(
+        "sel",
+        |s, e| s.int("sel") == 10 && weighted(e) == 0,
+        "sel=wrr-hash(10) requires at least 1 endpoint of positive weight",
+        "give an endpoint a weight, or use sel 8",
+    ),
+    shape(
+        "chwbl_replication",
+        |s, e| s.int("sel") == 10 && s.int("chwbl_replication") < weighted(e),
+        "fewer points than endpoints of positive weight, which share them under sel=wrr-hash(10)",
+        "use at least as many as there are endpoints",
+    ),
     shape("portMax", port_max_below, "portMax is below port", "use the value of port or leave it out"),
     shape(
         "pd_disagg_mode",
@@ -127,7 +139,7 @@ const fn hash_only(member: &'static str, broken: fn(&Given, &[Given]) -> bool) -
         member,
         broken,
         "CHWBL fields require mode=4 and sel=8 or sel=10",
-        "use sel 8 or leave all chwbl_ members out",
+        "use sel 8 or 10, or leave all chwbl_ members out",
     )
 }
 
@@ -145,6 +157,11 @@ fn disaggregated(service: &Given) -> bool {
 
 fn no_role(endpoints: &[Given], role: i64) -> bool {
     !endpoints.iter().any(|e| e.int("ep_role") == role)
+}
+
+/// Endpoints of positive weight.
+fn weighted(endpoints: &[Given]) -> i64 {
+    endpoints.iter().filter(|e| e.int("weight") > 0).count() as i64
 }
 
 fn port_max_below(service: &Given, _: &[Given]) -> bool {

@@ -15,6 +15,16 @@ const U32: Kind = Int(0, u32::MAX as i64);
 const I32: Kind = Int(0, i32::MAX as i64);
 const PORT: Kind = Int(1, u16::MAX as i64);
 const NAME: Kind = Text(255);
+const SELECTORS: &[Plain] = &[
+    ZERO,
+    Plain::Int(1),
+    Plain::Int(2),
+    Plain::Int(3),
+    Plain::Int(4),
+    Plain::Int(8),
+    Plain::Int(9),
+    Plain::Int(10),
+];
 const ON_OFF: Kind = Word(&["", "on", "off", "inherit"]);
 
 /// Members of the body itself.
@@ -52,9 +62,11 @@ pub(super) const SERVICE: &[Member] = &[
     some(
         "sel",
         Int(0, 10),
-        (&[ZERO, Plain::Int(2), Plain::Int(4), Plain::Int(8)], Later),
+        (SELECTORS, Never),
         ZERO,
-        "selector: 0 round robin, 2 weighted, 4 least connections, 8 consistent hash of the prompt's prefix",
+        "selector: 0 round robin, 1 hash of the client's address and port, 2 weighted, 3 sessions, 4 least \
+         connections, 8 consistent hash of the prompt's prefix with bounded load, 9 hash of the prefix, 10 as 8 in \
+         proportion to weights; 8 to 10 take the session's key where a request has no prompt",
     ),
     some(
         "mode",
@@ -166,8 +178,22 @@ pub(super) const SERVICE: &[Member] = &[
     ),
     here("max_stream_duration_sec", I32, ZERO, "seconds for a whole answer; 0: 86400"),
     later("backend_keepalive_interval_sec", I32, ZERO, "TCP keepalive towards endpoints"),
-    later("session_header_name", NAME, BLANK, "where the session key stands"),
-    later("cb_enable", Flag, NO, "circuit breaker for each endpoint"),
+    here(
+        "session_header_name",
+        NAME,
+        BLANK,
+        "where a session's key stands: a header's whole name, `cookie:NAME`, `query:NAME` or `basic-auth` (its user), \
+         where that is missing `X-Conversation-ID`, `X-Session-ID` or the body's `user`. A session's requests go to one \
+         endpoint while that is healthy, before `sel` is asked (but not with 8 to 10, which hash the key); empty: with \
+         `sel` 3 the client's address, else no sessions",
+    ),
+    here(
+        "cb_enable",
+        Flag,
+        NO,
+        "circuit breaker for each endpoint: opened for 30 seconds by 5 attempts without an answer in a row, or \
+         `LLB_PD_ORIGIN_ERR_THRESHOLD` answers of 5xx in a row, then closed by one good trial",
+    ),
     here(
         "chwbl_prefix_hash_level",
         Int(1, 3),
@@ -187,7 +213,12 @@ pub(super) const SERVICE: &[Member] = &[
         Plain::Int(125),
         "percent of the mean load an endpoint may carry",
     ),
-    here("chwbl_replication", Int(1, 1024), Plain::Int(100), "points of an endpoint on the ring"),
+    here(
+        "chwbl_replication",
+        Int(1, 1024),
+        Plain::Int(100),
+        "points of an endpoint on the ring; with `sel` 10 of all together, shared by weight",
+    ),
     here("chwbl_enable_cache_salt", Flag, NO, "sets bit 3 of the flags where they are not given"),
     here(
         "pd_disagg_mode",
@@ -196,7 +227,12 @@ pub(super) const SERVICE: &[Member] = &[
         "prefill and decode on different endpoints, by their `ep_role`; not for `llamacpp`",
     ),
     later("pd_cache_aware_mode", Flag, NO, "prefix trie"),
-    some("pd_session_ttl_sec", I32, (&[Plain::Int(300), ZERO], Later), Plain::Int(300), "stickiness"),
+    here(
+        "pd_session_ttl_sec",
+        I32,
+        Plain::Int(300),
+        "seconds that a session is kept without a request; 0: 300",
+    ),
     some("pd_cache_threshold", Int(0, 100), (&[Plain::Int(20), ZERO], Later), Plain::Int(20), "prefix trie"),
     some("pd_balance_abs_threshold", I32, (&[Plain::Int(3), ZERO], Later), Plain::Int(3), "prefix trie"),
     some(

@@ -394,3 +394,54 @@ fn a_readback_may_be_posted_again() {
     let plain_rule = take(&plain());
     assert_eq!(take(&readback(&plain_rule, &plain())), plain_rule);
 }
+
+#[test]
+fn selectors_and_sessions_reach_the_rule() {
+    use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
+    let kept = |members| {
+        let rule = take(&with(members));
+        (rule.session.clone(), rule.keeps_sessions())
+    };
+    let terms = |source, seconds: u64| SessionTerms { source, ttl: seconds * SECOND };
+    for sel in [0, 1, 2, 3, 4, 8, 9, 10] {
+        assert_eq!(take(&with(json!({"sel": sel}))).selector.number(), sel);
+    }
+    assert_eq!(kept(json!({"sel": 0})), (None, None));
+    assert_eq!(kept(json!({"sel": 3})), (Some(terms(SessionSource::ClientAddress, 300)), Some(TTL_DEFAULT)));
+    let named = json!({"sel": 4, "session_header_name": "cookie:sid", "pd_session_ttl_sec": 7});
+    let cookie = SessionSource::Cookie("sid".into());
+    assert_eq!(kept(named), (Some(terms(cookie, 7)), Some(7 * SECOND)));
+    let zero = json!({"session_header_name": "X-Thread", "pd_session_ttl_sec": 0});
+    assert_eq!(kept(zero).1, Some(TTL_DEFAULT));
+    for sel in [8, 9, 10] {
+        let hashed = kept(json!({"sel": sel}));
+        assert_eq!(hashed, (Some(terms(SessionSource::Conversation, 300)), None), "a hash needs no memory");
+    }
+    let fault = refuse(&with(json!({"session_header_name": "cookies:sid"}))).to_string();
+    assert!(fault.contains("session_header_name") && fault.contains("cookie:NAME"), "{fault}");
+}
+
+#[test]
+fn a_breaker_is_in_force_from_the_rules_first_request() {
+    use crate::breaker::BreakerTerms;
+    let environment = Environment { origin_errors: 7, ..Environment::default() };
+    let breaker = |members| parse(&with(members), &environment, || "id".into()).unwrap().breaker;
+    assert_eq!(breaker(json!({})), None);
+    assert_eq!(breaker(json!({"cb_enable": true})), Some(BreakerTerms::plain(7)));
+}
+
+#[test]
+fn points_shared_by_weight_must_be_enough() {
+    let weighted = |weights: &[u32], points: u32| {
+        let mut body = with(json!({"sel": 10, "chwbl_replication": points}));
+        let endpoint =
+            |(i, w): (usize, &u32)| json!({"endpointIP": "127.0.0.1", "targetPort": 9001 + i, "weight": w});
+        body["endpoints"] = weights.iter().enumerate().map(endpoint).collect();
+        body
+    };
+    take(&weighted(&[3, 0, 1], 2));
+    let few = refuse(&weighted(&[3, 1, 1], 2)).to_string();
+    assert!(few.contains("chwbl_replication") && few.contains("fewer points"), "{few}");
+    let none = refuse(&weighted(&[0, 0], 2)).to_string();
+    assert!(none.contains("at least 1 endpoint of positive weight"), "{none}");
+}

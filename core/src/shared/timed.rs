@@ -1,0 +1,261 @@
+//! A bounded map of words that lapse, of all shards: key to value and time. Owns its protocol; must never make a
+//! reader wait, nor grow.
+//!
+//! Entries stand in sets of [`WAYS`], two neighbouring cache lines, chosen by the key, with a version. Who writes makes
+//! the version odd by compare and swap, writes, and makes it even again; who reads takes what stood there between two
+//! looks at the same even version, and after [`READS`] looks that were disturbed takes it for absent. So nobody reads half
+//! of an entry. A writer that meets another one tries [`ATTEMPTS`] times and then leaves its change undone: what is lost
+//! is stickiness or a match, never an answer. A writer that the kernel stops in the middle leaves its set unreadable,
+//! and unwritable, until it runs again; all other sets go on.
+//!
+//! Times are written alone, without the version: who finds an entry lengthens it. Where it was replaced meanwhile, that
+//! lengthens another one, once, by as much. Where a set is full the entry that lapses first goes.
+
+use crate::Nanos;
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+
+const WAYS: usize = 5;
+
+/// Looks that a reader takes.
+const READS: usize = 4;
+
+/// Compare and swaps that a writer tries for a set.
+const ATTEMPTS: usize = 64;
+
+/// The map.
+#[derive(Debug)]
+pub(super) struct TimedMap {
+    sets: Box<[Set]>,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Set {
+    version: AtomicU64,
+    entries: [Entry; WAYS],
+}
+
+/// Key 0 is nobody's: the entry is free.
+#[derive(Debug)]
+struct Entry {
+    key: AtomicU64,
+    value: AtomicU64,
+    until: AtomicU64,
+}
+
+impl TimedMap {
+    /// One of at most `bytes`, a power of two and no less than 128: 25.6 bytes an entry.
+    pub fn new(bytes: usize) -> TimedMap {
+        let most = (bytes / size_of::<Set>()).clamp(1, 1 << 25);
+        let count = if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 };
+        TimedMap { sets: (0..count).map(|_| Set::new()).collect() }
+    }
+
+    /// What it occupies, bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.sets)
+    }
+
+    /// The value of `key`, if it has not lapsed at `now`; then it lapses at `until`.
+    pub fn find(&self, key: u64, until: Nanos, now: Nanos) -> Option<u64> {
+        let (set, key) = self.set(key);
+        let (place, value, lapses) = set.read(key)?;
+        if lapses <= now {
+            return None;
+        }
+        set.entries[place].until.store(until, Relaxed);
+        Some(value)
+    }
+
+    /// Puts what `change` makes of the value that `key` has (`None`: it has none, or it lapsed), to lapse at `until`.
+    /// False: others were in the way.
+    pub fn put(&self, key: u64, until: Nanos, now: Nanos, change: impl FnOnce(Option<u64>) -> u64) -> bool {
+        let (set, key) = self.set(key);
+        set.write(|entries| {
+            let place = Set::place(entries, key, now);
+            let entry = &entries[place];
+            let live = entry.key.load(Relaxed) == key && entry.until.load(Relaxed) > now;
+            let value = change(live.then(|| entry.value.load(Relaxed)));
+            entry.key.store(key, Relaxed);
+            entry.value.store(value, Relaxed);
+            entry.until.store(until, Relaxed);
+        })
+    }
+
+    /// Frees the entry of `key`, if it has this value still.
+    pub fn remove(&self, key: u64, value: u64) {
+        let (set, key) = self.set(key);
+        set.write(|entries| {
+            let is_it = |e: &&Entry| e.key.load(Relaxed) == key && e.value.load(Relaxed) == value;
+            if let Some(entry) = entries.iter().find(is_it) {
+                entry.key.store(0, Relaxed);
+            }
+        });
+    }
+
+    /// Entries that have not lapsed at `now`, counted one by one while others write.
+    pub fn live(&self, now: Nanos) -> usize {
+        let lives = |e: &&Entry| e.key.load(Relaxed) != 0 && e.until.load(Relaxed) > now;
+        self.sets.iter().flat_map(|set| &set.entries).filter(lives).count()
+    }
+
+    /// Keys are hashes; 0, that of a free entry, is taken for 1.
+    fn set(&self, key: u64) -> (&Set, u64) {
+        let at = (key >> 32) as usize & (self.sets.len() - 1);
+        (&self.sets[at], key.max(1))
+    }
+}
+
+impl Set {
+    fn new() -> Set {
+        let entry = |_| Entry { key: AtomicU64::new(0), value: AtomicU64::new(0), until: AtomicU64::new(0) };
+        Set { version: AtomicU64::new(0), entries: std::array::from_fn(entry) }
+    }
+
+    /// Place, value and time of an entry, as they were together.
+    fn read(&self, key: u64) -> Option<(usize, u64, Nanos)> {
+        for _ in 0..READS {
+            let before = self.version.load(Acquire);
+            let found = self.entries.iter().position(|e| e.key.load(Relaxed) == key).map(|place| {
+                let entry = &self.entries[place];
+                (place, entry.value.load(Relaxed), entry.until.load(Relaxed))
+            });
+            fence(Acquire);
+            if before.is_multiple_of(2) && self.version.load(Relaxed) == before {
+                return found;
+            }
+        }
+        None
+    }
+
+    fn write(&self, change: impl FnOnce(&[Entry; WAYS])) -> bool {
+        for _ in 0..ATTEMPTS {
+            let before = self.version.load(Relaxed);
+            let taken = before.is_multiple_of(2)
+                && self.version.compare_exchange(before, before + 1, Acquire, Relaxed).is_ok();
+            if taken {
+                fence(Release);
+                change(&self.entries);
+                self.version.store(before + 2, Release);
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// That of the key, else a free one, else the one that lapses first.
+    fn place(entries: &[Entry; WAYS], key: u64, now: Nanos) -> usize {
+        let rank = |entry: &Entry| match entry.key.load(Relaxed) {
+            own if own == key => (0, 0),
+            0 => (1, 0),
+            _ if entry.until.load(Relaxed) <= now => (1, 0),
+            _ => (2, entry.until.load(Relaxed)),
+        };
+        (0..WAYS).min_by_key(|place| rank(&entries[*place])).unwrap_or(0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A key of the set `at`.
+    fn key(at: u64, name: u64) -> u64 {
+        at << 32 | name
+    }
+
+    #[test]
+    fn what_is_put_is_found_until_it_lapses_and_finding_lengthens_it() {
+        let map = TimedMap::new(1 << 12);
+        assert_eq!((map.bytes(), TimedMap::new(0).bytes(), TimedMap::new(5000).bytes()), (4096, 128, 4096));
+        assert!(map.put(key(1, 7), 10, 0, |before| before.map_or(5, |_| 0)));
+        assert_eq!(map.find(key(1, 7), 20, 9), Some(5));
+        assert_eq!(map.find(key(1, 8), 20, 9), None, "another key of the set");
+        assert_eq!((map.find(key(1, 7), 30, 19), map.live(29), map.live(30)), (Some(5), 1, 0));
+        assert_eq!(map.find(key(1, 7), 40, 30), None, "it lapsed");
+        assert!(map.put(key(1, 7), 50, 31, |before| before.map_or(6, |_| 0)), "what lapsed is no value");
+        assert!(map.put(key(1, 7), 50, 31, |before| before.map_or(0, |value| value + 1)));
+        assert_eq!(map.find(key(1, 7), 50, 31), Some(7));
+        map.remove(key(1, 7), 8);
+        assert_eq!(map.find(key(1, 7), 50, 31), Some(7), "it has another value meanwhile");
+        map.remove(key(1, 7), 7);
+        assert_eq!((map.find(key(1, 7), 50, 31), map.live(31)), (None, 0));
+        assert!(map.put(0, 50, 31, |_| 9) && map.find(0, 50, 31) == Some(9) && map.live(31) == 1);
+    }
+
+    #[test]
+    fn a_full_set_loses_what_lapses_first() {
+        let map = TimedMap::new(0);
+        let put = |name, until, now| assert!(map.put(name, until, now, |_| name));
+        (1..=5).for_each(|name| put(name, 100 + name, 0));
+        assert_eq!(map.find(1, 200, 0), Some(1), "used last");
+        put(6, 106, 0);
+        let found = |now| (1..=7).filter(|name| map.find(*name, 300, now).is_some()).collect::<Vec<_>>();
+        assert_eq!(found(0), [1, 3, 4, 5, 6]);
+        (3..=6).for_each(|name| put(name, 50, 1));
+        put(7, 400, 60);
+        assert_eq!(found(60), [1, 7]);
+    }
+
+    /// Four threads write values that say their key, to a map of one set: nobody ever reads half an entry.
+    #[test]
+    fn nobody_reads_half_an_entry() {
+        let map = TimedMap::new(0);
+        let run = |seed: u64| {
+            let mut found = 0u32;
+            for round in 0..30_000u64 {
+                let name = (round * 7 + seed) % 9 + 1;
+                match round % 3 {
+                    0 => drop(map.put(name, u64::MAX, 0, |_| name * 1_000_003)),
+                    1 => map.remove(name, name * 1_000_003),
+                    _ => {
+                        if let Some(value) = map.find(name, u64::MAX, 0) {
+                            assert_eq!(value, name * 1_000_003);
+                            found += 1;
+                        }
+                    }
+                }
+            }
+            found
+        };
+        let found: u32 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || run(seed))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert!(found > 0);
+        assert!(map.live(0) <= WAYS);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Two writers replace each other in one entry while a third reads: value and key belong together.
+    #[test]
+    fn timed_entries_are_read_whole() {
+        loom::model(|| {
+            let map = Arc::new(TimedMap::new(0));
+            map.put(1, 100, 0, |_| 1);
+            let writer = {
+                let map = map.clone();
+                thread::spawn(move || {
+                    map.remove(1, 1);
+                    map.put(2, 100, 0, |_| 2);
+                })
+            };
+            for name in [1, 2] {
+                assert!(map.find(name, 100, 0).is_none_or(|value| value == name));
+            }
+            writer.join().unwrap();
+            assert_eq!((map.find(1, 100, 0), map.find(2, 100, 0)), (None, Some(2)));
+        });
+    }
+}
