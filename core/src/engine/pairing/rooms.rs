@@ -37,7 +37,7 @@ impl Rooms {
     /// One past the last room: engines hold them as signed 64-bit numbers.
     pub const END: u64 = 1 << 63;
 
-    /// The first room. TensorRT-LLM counts its own request ids below it.
+    /// The first room. Below it are ids that TensorRT-LLM gives itself (`MIN_GLOBAL_ID`, 2^40; earlier 2^42).
     pub const BEGIN: u64 = 1 << 42;
 
     /// Rooms by 64 random bits. With `pin` the first leads to its rank, and so do all that are listed.
