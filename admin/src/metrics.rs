@@ -7,6 +7,7 @@
 mod exact;
 mod gate;
 mod kv;
+mod pairs;
 mod session;
 mod text;
 
@@ -61,13 +62,8 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES
-        .iter()
-        .chain(gate::FAMILIES)
-        .chain(session::FAMILIES)
-        .chain(exact::FAMILIES)
-        .chain(kv::LOXILB)
-        .chain(kv::OWN)
+    let routing = session::FAMILIES.iter().chain(exact::FAMILIES).chain(pairs::FAMILIES);
+    FAMILIES.iter().chain(gate::FAMILIES).chain(routing).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

@@ -173,6 +173,12 @@ pub fn decide(service: &Service, facts: &Facts, fleet: &[EndpointView], turn: &m
     }
 }
 
+/// Tier 2 of a pair: of the endpoints not excluded the one with fewest requests in flight; among equals the next in
+/// turn. `None`: nobody is available.
+pub fn least_loaded(fleet: &[EndpointView], excluded: Excluded, turn: &mut Turn) -> Option<Decision> {
+    turns::least_connections(&Open::new(fleet, excluded)?, turn)
+}
+
 /// Whether the endpoint that a session is pinned to may serve its next request: as healthy as any, and no backup while a
 /// primary one is there.
 pub fn stays(pinned: usize, fleet: &[EndpointView], excluded: Excluded) -> bool {

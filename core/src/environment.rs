@@ -11,7 +11,7 @@ pub use gate::GateEnvironment;
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
 use crate::engine::{Algo, Seed, Terms, Version};
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Nanos, SECOND};
 use std::ops::RangeInclusive;
 
 /// How far loads may lie apart under `LLB_KV_LOADGUARD`: the default of `pd_balance_abs_threshold`.
@@ -23,6 +23,9 @@ const ORIGIN_ERRORS: u8 = 3;
 /// Pauses between two drains of a TensorRT-LLM endpoint, in milliseconds.
 const POLL_MIN_MS: u64 = 5;
 const POLL_MAX_MS: u64 = 20;
+
+/// Seconds that each half of a pair may take to its first byte.
+const PAIR_SEC: u64 = 30;
 
 /// What the environment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,9 @@ pub struct Environment {
     pub max_blocks: Option<u32>,
     /// `LLB_FC_…`: admission.
     pub gate: GateEnvironment,
+    /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
+    /// 3,600 s.
+    pub pair_phase: Nanos,
     /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
     pub origin_errors: u8,
 }
@@ -61,6 +67,7 @@ impl Default for Environment {
             replay_offset: 0,
             max_blocks: None,
             gate: GateEnvironment::default(),
+            pair_phase: PAIR_SEC * SECOND,
             origin_errors: ORIGIN_ERRORS,
         }
     }
@@ -82,6 +89,7 @@ impl Environment {
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
             gate: gate::read(&mut reading),
+            pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
             origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
                 as u8,
         };
@@ -241,6 +249,7 @@ mod tests {
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "20"),
             ("LOXILB_KV_TRTLLM_POLL_MAX_MS", "20"),
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
+            ("LLB_PD_PREFILL_TIMEOUT_SEC", "3600"),
             ("LLB_PD_ORIGIN_ERR_THRESHOLD", "0"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
@@ -292,6 +301,7 @@ mod tests {
                 tenant_share: Some(8),
                 expose: Some(false),
             },
+            pair_phase: 3_600 * SECOND,
             origin_errors: 0,
         };
         assert_eq!(environment, expected);
@@ -315,6 +325,7 @@ mod tests {
             ("LLB_FC_MODE", "inherit", "none of off, observe, enforce; it is taken as unset"),
             ("LLB_FC_MAX_OUTSTANDING", "100001", "from 0 to 100000; it is taken as unset"),
             ("LLB_FC_TENANT_MAX_SHARE_PCT", "101", "from 0 to 100; it is taken as unset"),
+            ("LLB_PD_PREFILL_TIMEOUT_SEC", "0", "from 1 to 3600; 30 is used"),
             ("LLB_PD_ORIGIN_ERR_THRESHOLD", "256", "from 0 to 255; 3 is used"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),

@@ -6,9 +6,11 @@
 pub mod body;
 mod exact;
 mod gate;
+mod pair;
 
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
 pub use gate::{By, GateMode, GateTerms, Said, WAIT};
+pub use pair::{BOOTSTRAP_PORT, Disaggregation, Role, Roles};
 
 use crate::breaker::BreakerTerms;
 use crate::engine::Engine;
@@ -72,6 +74,8 @@ pub struct Rule {
     pub exact: Option<KvExact>,
     /// `fc_…`: the capacity gate.
     pub gate: GateTerms,
+    /// `pd_disagg_mode`: prefill and decode on different endpoints; `None` where each serves whole requests.
+    pub disaggregation: Option<Disaggregation>,
     /// `cb_enable`, or that it has prefill and decode endpoints: the breaker of each endpoint. `None`: failed
     /// connection attempts eject an endpoint shortly.
     pub breaker: Option<BreakerTerms>,
@@ -182,6 +186,10 @@ pub struct Endpoint {
     pub weight: u32,
     /// `backup`: used only when no other is healthy.
     pub backup: bool,
+    /// `ep_role`.
+    pub role: Role,
+    /// `nixl_port`: the side channel that a pair's request id names; the target port where the body says none.
+    pub side_port: u16,
 }
 
 /// Time bounds of a rule's requests. All in [`Nanos`].

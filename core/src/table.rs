@@ -7,7 +7,7 @@ use crate::decide::stays;
 use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::gate::{Ceiling, warmth};
-use crate::rule::{GateMode, PathMatch, Rule, RuleKey, Selector};
+use crate::rule::{GateMode, PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{
     Admission, EndpointState, ExactState, Fence, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial,
     TrustState,
@@ -56,6 +56,8 @@ pub struct Service {
     pub exact: Option<ExactService>,
     /// The live half of its capacity gate; kept when the rule is replaced.
     pub admission: Arc<Admission>,
+    /// Its endpoints by what they do of a request, where not each does all.
+    pub roles: Option<Roles>,
 }
 
 /// What a service with exact routing has beside its rule.
@@ -147,8 +149,7 @@ impl Table {
 
     /// The sources of all services, each once, in the order of their numbers.
     pub fn sources(&self) -> Vec<Arc<Source>> {
-        let of = |service: &Arc<Service>| service.exact.as_ref().map(|exact| exact.sources.clone());
-        let mut sources: Vec<_> = self.services().filter_map(of).flatten().collect();
+        let mut sources: Vec<_> = self.services().flat_map(|service| service.followed()).cloned().collect();
         sources.sort_by_key(|source| source.number());
         sources.dedup_by_key(|source| source.number());
         sources
@@ -303,7 +304,23 @@ impl Service {
                 sources,
             }
         });
-        Service { number, rule, endpoints, ids, sessions, hash_ring, exact, admission }
+        let roles = rule.disaggregation.map(|_| Roles::new(rule.endpoints.iter().map(|e| e.role)));
+        Service { number, rule, endpoints, ids, sessions, hash_ring, exact, admission, roles }
+    }
+
+    /// Endpoints whose blocks decide nothing: of pairs all but those of prefill.
+    pub fn not_by_blocks(&self) -> Excluded {
+        self.roles.map(|roles| roles.all_but(Role::Prefill)).unwrap_or_default()
+    }
+
+    /// The sources whose blocks decide: of pairs those of prefill alone, since what decode holds came from there.
+    pub fn followed(&self) -> impl Iterator<Item = &Arc<Source>> {
+        let sources = self.exact.iter().flat_map(|exact| &exact.sources);
+        let decides = |role: Role| self.roles.is_none() || role == Role::Prefill;
+        sources
+            .zip(&self.rule.endpoints)
+            .filter(move |(_, spec)| decides(spec.role))
+            .map(|(source, _)| source)
     }
 
     /// The index of an endpoint, if the rule names it.
@@ -327,6 +344,38 @@ impl Service {
             sessions.forget(key, pin);
         }
         pinned
+    }
+
+    /// The pair that serves the session `key`: its prefill endpoint, if that may serve this request, else the session is
+    /// forgotten; and its decode endpoint, if that may.
+    pub fn pinned_pair(
+        &self,
+        key: Option<u64>,
+        fleet: &[EndpointView],
+        excluded: Excluded,
+        now: Nanos,
+    ) -> Option<(usize, Option<usize>)> {
+        let (sessions, ttl, key) = (self.sessions.as_ref()?, self.rule.keeps_sessions()?, key?);
+        let (pin, roles) = (sessions.find(key, ttl, now)?, self.roles.as_ref()?);
+        let healthy = |id, role| {
+            self.index_of(id).filter(|index| stays(*index, fleet, excluded.with(roles.all_but(role))))
+        };
+        match pin.prefill.and_then(|id| healthy(id, Role::Prefill)) {
+            Some(prefill) => Some((prefill, healthy(pin.decode, Role::Decode))),
+            None => {
+                sessions.forget(key, pin);
+                None
+            }
+        }
+    }
+
+    /// From now on the session `key` is served by this pair, where the rule keeps sessions.
+    pub fn pin_pair(&self, key: Option<u64>, prefill: usize, decode: usize, now: Nanos) {
+        if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
+            && let (Some(prefill), Some(decode)) = (self.ids.get(prefill), self.ids.get(decode))
+        {
+            sessions.pin(key, Pin { prefill: Some(*prefill), decode: *decode }, ttl, now);
+        }
     }
 
     /// From now on the session `key` is served by this endpoint, where the rule keeps sessions.

@@ -67,7 +67,12 @@ impl<R: Ring> Flow<R> {
             Some(service.service.rule.half_close == HalfClose::Serve)
         };
         let stays = match client.stage {
-            Stage::Queued | Stage::Tokenizing | Stage::Dialing | Stage::Waiting | Stage::Relaying => {
+            Stage::Queued
+            | Stage::Tokenizing
+            | Stage::Prefilling
+            | Stage::Dialing
+            | Stage::Waiting
+            | Stage::Relaying => {
                 client.exchange.as_ref().is_some_and(|e| e.upload.is_done()) && serves().unwrap_or(false)
             }
             Stage::Answering => true,
@@ -105,6 +110,7 @@ impl<R: Ring> Flow<R> {
             Stage::Memory => self.refuse(client, Fault::MemoryPressure),
             Stage::Queued => self.queue_timeout(client),
             Stage::Tokenizing => self.tokenizing_timeout(client),
+            Stage::Prefilling => self.refuse(client, Fault::PrefillTimeout),
             Stage::Dialing => self.dial_timeout(client),
             Stage::Waiting | Stage::Relaying => self.answer_timeout(client),
             Stage::Answering | Stage::Lingering => {

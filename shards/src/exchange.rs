@@ -5,6 +5,7 @@ use crate::breaker::Charge;
 use crate::budget::Budget;
 use crate::framing::Tail;
 use crate::gate::Pass;
+use crate::pair::Pair;
 use crate::prompt::Keys;
 use crate::proof::Claim;
 use crate::services::ShardService;
@@ -65,6 +66,8 @@ pub struct Exchange {
     pub pass: Option<Pass>,
     /// What it waits for of a token core.
     pub pending: Option<Pending>,
+    /// What there is beside it where two endpoints serve it.
+    pub pair: Option<Box<Pair>>,
     /// The answer so far.
     pub answer: Answer,
     /// When things happened.
@@ -280,6 +283,14 @@ impl Exchange {
         self.route.charge = None;
         if let Some(rank) = &mut self.route.rank {
             rank.settle();
+        }
+    }
+
+    /// How long the answer's first byte may take.
+    pub fn first_byte_within(&self) -> Nanos {
+        match &self.pair {
+            Some(pair) => pair.first_byte,
+            None => self.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The loop of a shard: events in, one handler each. Owns everything a shard has; must never decide how a
 //! request goes (the stages do, one file each: see the crate's head).
 
+use crate::breaker::Charge;
 use crate::budget::Budget;
 use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
@@ -42,6 +43,8 @@ pub struct Flow<R: Ring> {
     pub(crate) scratch: Vec<u8>,
     pub(crate) exact: Exact,
     pub(crate) desk: Desk,
+    /// Charges of blocks that prefill engines keep for nobody, until their lease ends; soonest first.
+    pub(crate) orphans: VecDeque<(Nanos, Charge)>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
     meter: Meter,
@@ -108,6 +111,7 @@ impl<R: Ring> Flow<R> {
             scratch: Vec::new(),
             exact,
             desk: Desk::row(1).remove(0),
+            orphans: VecDeque::new(),
             phase: DrainPhase::Serving,
             now,
             meter: Meter::default(),
@@ -164,6 +168,7 @@ impl<R: Ring> Flow<R> {
         self.take_keyed();
         self.meter.note("tokens", self.ring.now(), || self.ring.cpu_time());
         self.expire();
+        self.end_leases();
         self.serve_memory_waiters();
         self.take_turns();
         self.meter.note("timers", self.ring.now(), || self.ring.cpu_time());
@@ -190,7 +195,8 @@ impl<R: Ring> Flow<R> {
         let timer = self.timers.until_next(self.ring.now());
         let memory = (!self.memory.waiting.is_empty()).then_some(MEMORY_LOOK);
         let look = self.until_look(self.ring.now());
-        let own = [timer, memory, look].into_iter().flatten().min().map(Duration::from_nanos);
+        let lease = self.orphans.front().map(|(until, _)| until.saturating_sub(self.ring.now()));
+        let own = [timer, memory, look, lease].into_iter().flatten().min().map(Duration::from_nanos);
         [own, longest].into_iter().flatten().min()
     }
 
@@ -301,6 +307,9 @@ impl<R: Ring> Flow<R> {
 
     fn upstream_due(&mut self, upstream: &mut Upstream) {
         upstream.deadline.armed = Nanos::MAX;
+        if upstream.prefill.is_some() {
+            return self.prefill_due(upstream);
+        }
         if upstream.state != UpstreamState::Idle {
             return;
         }
@@ -367,6 +376,7 @@ impl<R: Ring> Flow<R> {
     /// Closes an upstream connection. Its pool must not hold it any more.
     pub(crate) fn close_upstream(&mut self, upstream: &mut Upstream) {
         upstream.state = UpstreamState::Closed;
+        upstream.prefill = None;
         self.ring.close(upstream.sock);
         while let Some(payload) = upstream.outbox.pop() {
             self.recycle(payload);
@@ -438,6 +448,7 @@ impl<R: Ring> Flow<R> {
             active: self.active(),
             answers: self.rules.answers(),
             exact: self.rules.exact(),
+            pairs: self.rules.pairs(),
             sessions: self.rules.sessions(),
             ..ShardReport::default()
         };

@@ -58,7 +58,10 @@ impl<R: Ring> Flow<R> {
             NoRoute::ModelUnavailable => Fault::ModelUnavailable,
         })?;
         self.learn_keys(&service.service, vip, peer, exchange);
-        exchange.route.service = Some(service);
+        exchange.route.service = Some(service.clone());
+        if service.service.roles.is_some() {
+            self.pair_up(exchange, &service)?;
+        }
         Ok(Serves::Pool)
     }
 
@@ -113,6 +116,9 @@ impl<R: Ring> Flow<R> {
             return;
         }
         let Some(exchange) = &mut client.exchange else { return };
+        if exchange.pair.is_some() {
+            return self.begin_pair(client);
+        }
         match self.choose(exchange) {
             Ok(()) => self.dial(client),
             Err(fault) => self.refuse(client, fault),
@@ -124,11 +130,14 @@ impl<R: Ring> Flow<R> {
     fn choose(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
         service.service.view(self.now, &mut self.view);
+        if service.service.roles.is_some() {
+            return self.choose_undivided(exchange, &service);
+        }
         if self.choose_by_session(exchange, &service) {
             return Ok(());
         }
         if !self.choose_by_blocks(exchange, &service) {
-            self.choose_by_selector(exchange, &service)?;
+            self.choose_by_selector(exchange, &service, Excluded::default())?;
         }
         service.service.pin(exchange.facts.session, exchange.route.endpoint, self.now);
         Ok(())
@@ -152,9 +161,15 @@ impl<R: Ring> Flow<R> {
         true
     }
 
-    fn choose_by_selector(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
+    /// By the rule's selector among all endpoints but `others`.
+    pub(crate) fn choose_by_selector(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        others: Excluded,
+    ) -> Result<(), Fault> {
         let RequestFacts { prefix, session, client, .. } = exchange.facts;
-        let mut facts = Facts { prefix, session, client, excluded: exchange.route.tried };
+        let mut facts = Facts { prefix, session, client, excluded: exchange.route.tried.with(others) };
         loop {
             let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
             let Some(decision) = decision else {

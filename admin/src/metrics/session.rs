@@ -16,13 +16,20 @@ pub const FAMILIES: &[Family] = &[
         "loxilb_ai_normal_session_hits_total",
         "counter",
         "Requests that went where the earlier ones of their session did, by the rule's model.",
-        hits,
+        |f, p| hits(f, p, false),
+    ),
+    family(
+        "loxilb_ai_pd_session_hits_total",
+        "counter",
+        "The same of pairs, which went to the prefill endpoint of their session.",
+        |f, p| hits(f, p, true),
     ),
 ];
 
-fn hits(facts: &Facts, page: &mut Page) {
+fn hits(facts: &Facts, page: &mut Page, of_pairs: bool) {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for service in facts.table.services().filter(|service| service.sessions.is_some()) {
+    let wanted = facts.table.services().filter(|service| service.sessions.is_some());
+    for service in wanted.filter(|service| service.roles.is_some() == of_pairs) {
         let counts = facts.reports.iter().flat_map(|report| &report.sessions);
         let hits = counts.filter(|count| count.service == service.number).map(|count| count.hits);
         *sums.entry(&service.rule.key.model).or_default() += hits.sum::<u64>();

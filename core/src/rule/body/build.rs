@@ -6,7 +6,8 @@ use super::given::Given;
 use crate::breaker::BreakerTerms;
 use crate::environment::Environment;
 use crate::rule::{
-    Chwbl, Deadlines, Endpoint, ExplainHeader, GateTerms, HalfClose, PathMatch, Rule, RuleKey, Selector,
+    BOOTSTRAP_PORT, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, GateTerms, HalfClose,
+    PathMatch, Role, Rule, RuleKey, Selector,
 };
 use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
 use crate::{MILLISECOND, Nanos, SECOND};
@@ -39,6 +40,7 @@ pub(super) fn rule(
         exact: None,
         gate: GateTerms::default(),
         engine: exact::engine(service),
+        disaggregation: disaggregation(service),
         breaker: breaker(service, environment),
         session: session(service)?,
         explain: match service.text("explain_header") {
@@ -213,6 +215,14 @@ fn deadlines(service: &Given) -> Deadlines {
     }
 }
 
+fn disaggregation(service: &Given) -> Option<Disaggregation> {
+    let bootstrap_port = match service.int("pdBootstrapPort") {
+        0 => BOOTSTRAP_PORT,
+        port => port as u16,
+    };
+    service.flag("pd_disagg_mode").then_some(Disaggregation { bootstrap_port })
+}
+
 fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
     let mut specs: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
     for given in endpoints {
@@ -231,7 +241,16 @@ fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
             let problem = format!("{address} is endpoints[{first}] already");
             return Err(given.fault(Class::Duplicate, "endpointIP", &problem, "name each endpoint once"));
         }
-        specs.push(Endpoint { address, weight: given.int("weight") as u32, backup: given.flag("backup") });
+        specs.push(Endpoint {
+            address,
+            weight: given.int("weight") as u32,
+            backup: given.flag("backup"),
+            role: Role::from_number(given.int("ep_role")),
+            side_port: match given.int("nixl_port") {
+                0 => address.port(),
+                port => port as u16,
+            },
+        });
     }
     Ok(specs)
 }
