@@ -86,6 +86,11 @@ impl Rule {
         let terms = self.session.as_ref().filter(|_| self.selector.prefix_terms().is_none())?;
         Some(terms.ttl)
     }
+
+    /// Whether decisions take in what engines tell of their load, so that they are asked for it.
+    pub fn reads_load(&self) -> bool {
+        self.selector == Selector::GpuAware
+    }
 }
 
 /// `sel`: how an endpoint is chosen.

@@ -346,6 +346,25 @@ impl Service {
                 view.available = view.weight > 0 && self.admits(state, now);
             }
         }
+        if self.rule.reads_load() {
+            self.view_queues(now, out);
+        }
+    }
+
+    /// Fills in what engines say waits in them. One that says nothing, or did so too long ago, counts as the mean of
+    /// the others that may be chosen: silence must neither draw requests nor turn them away.
+    fn view_queues(&self, now: Nanos, out: &mut [EndpointView]) {
+        let told = |state: &EndpointState| state.load().told(now, LOAD_STALE).map(|load| load.waiting);
+        let (mut sum, mut count) = (0, 0);
+        let candidates = out.iter().zip(&self.endpoints).filter(|(view, _)| view.available);
+        for waiting in candidates.filter_map(|(_, state)| told(state)) {
+            sum += u64::from(waiting);
+            count += 1;
+        }
+        let mean = sum.checked_div(count).unwrap_or(0) as u32;
+        for (view, state) in out.iter_mut().zip(&self.endpoints) {
+            view.queued = told(state).unwrap_or(mean);
+        }
     }
 
     /// Whether one of its endpoints may get a request at `now`, as far as health goes.
