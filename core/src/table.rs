@@ -8,7 +8,8 @@ use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::rule::{PathMatch, Rule, RuleKey, Selector};
 use crate::shared::{
-    EndpointState, ExactState, Fence, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial, TrustState,
+    EndpointState, ExactState, Fence, LOAD_STALE, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial,
+    TrustState,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -18,9 +18,14 @@ pub const FAMILIES: &[Family] = &[
             }
         },
     ),
-    family("warmpath_engine_running_requests", "gauge", "Requests in execution, as the engine says.", |f, p| {
-        each_endpoint(f, p, |load| Some(load.running));
-    }),
+    family(
+        "warmpath_engine_running_requests",
+        "gauge",
+        "Requests in execution, as the engine says.",
+        |f, p| {
+            each_endpoint(f, p, |load| Some(load.running));
+        },
+    ),
     family(
         "warmpath_engine_waiting_requests",
         "gauge",

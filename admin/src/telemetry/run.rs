@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, sleep_until};
-use warmpath_core::{Nanos, SECOND};
 use warmpath_core::table::Table;
+use warmpath_core::{Nanos, SECOND};
 
 /// Bytes of a page; vLLM's has some sixty thousand.
 const PAGE_MAX: usize = 4 << 20;

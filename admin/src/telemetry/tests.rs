@@ -53,3 +53,45 @@ fn samples_are_written_and_all_else_is_counted() {
     scrapers.took(number + 1, None, 1_000);
     assert_eq!(scrapers.counts().map(|(_, count)| count), [1, 2, 1, 1], "nobody asked that");
 }
+
+/// A page over a real socket, again and again, until the rule is gone.
+#[test]
+fn endpoints_are_asked_over_http() {
+    use crate::fake::{FakePlane, outside};
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::rc::Rc;
+    use tokio::sync::watch;
+
+    let engine = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = engine.local_addr().expect("an address").port();
+    let served = std::thread::spawn(move || {
+        let mut heads = Vec::new();
+        for stream in engine.incoming().take(2) {
+            let mut stream = stream.expect("a connection");
+            let mut head = [0; 1024];
+            let length = stream.read(&mut head).expect("a request");
+            heads.push(String::from_utf8_lossy(&head[..length]).into_owned());
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", PAGE.len());
+            stream.write_all(&[head.as_bytes(), PAGE].concat()).expect("an answer");
+        }
+        heads
+    });
+    let mut given = body("a", 1);
+    given["serviceArguments"]["sel"] = json!(9);
+    given["endpoints"][0]["targetPort"] = json!(port);
+    let rule = parse(&given, &Environment::default(), || "a".into()).expect("a rule");
+    let first = Arc::new(table(vec![rule], &Table::default()));
+    let state = first.services().next().expect("a service").endpoints[0].clone();
+    let scrapers = run::SharedScrapers::default();
+    let tasks = tokio::task::LocalSet::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let heads = tasks.block_on(&runtime, async {
+        let tables = watch::Sender::new(first);
+        let outside = outside(&FakePlane::new());
+        tokio::task::spawn_local(run::follow(tables.subscribe(), Rc::clone(&scrapers), outside, 1_000_000));
+        tokio::task::spawn_blocking(|| served.join().expect("two questions")).await.expect("its end")
+    });
+    assert!(heads.iter().all(|head| head.starts_with("GET /metrics HTTP/1.1\r\n")), "{heads:?}");
+    assert!(state.load().told(0, u64::MAX).is_some_and(|load| load.waiting == 4));
+}

@@ -4,8 +4,8 @@
 //! a sample of some seconds ago is not made worse by a mixture of two. `told_at` is written last and is 0 before the
 //! first sample.
 
-use crate::{Nanos, SECOND};
 use crate::engine::telemetry::Load;
+use crate::{Nanos, SECOND};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Older samples count for nothing (the loxilb AI gateway's `PD_QUEUE_STALE_SEC`).
