@@ -5,4 +5,4 @@ mod adapt;
 mod ceiling;
 
 pub use adapt::{Adapting, Evidence, Finding};
-pub use ceiling::{Ceiling, tenant_most, warmth};
+pub use ceiling::{Ceiling, endpoint_most, tenant_most, warmth};

@@ -94,6 +94,17 @@ impl Rule {
         let terms = self.session.as_ref().filter(|_| self.selector.prefix_terms().is_none())?;
         Some(terms.ttl)
     }
+
+    /// Whether decisions take in what engines tell of their load.
+    pub fn reads_load(&self) -> bool {
+        self.selector == Selector::GpuAware || self.disaggregation.is_some()
+    }
+
+    /// Whether engines are asked for their load: for decisions, or for a gate that follows it.
+    pub fn asks_load(&self) -> bool {
+        let follows = self.gate.mode.value != GateMode::Off && self.gate.adaptive.value;
+        self.reads_load() || follows
+    }
 }
 
 /// `sel`: how an endpoint is chosen.

@@ -6,11 +6,11 @@ use crate::decide::ring::HashRing;
 use crate::decide::stays;
 use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
-use crate::gate::{Ceiling, warmth};
-use crate::rule::{GateMode, PathMatch, Role, Roles, Rule, RuleKey, Selector};
+use crate::gate::{Ceiling, endpoint_most, warmth};
+use crate::rule::{Endpoint, GateMode, PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{
-    Admission, EndpointState, ExactState, Fence, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial,
-    TrustState,
+    Admission, EndpointState, ExactState, Fence, LOAD_STALE, Pin, SESSION_BYTES, Sessions, Source,
+    SourceSpec, Trial, TrustState,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -406,6 +406,25 @@ impl Service {
                 view.available = view.weight > 0 && self.admits(state, now);
             }
         }
+        if self.rule.reads_load() {
+            self.view_queues(now, out);
+        }
+    }
+
+    /// Fills in what engines say waits in them. One that says nothing, or did so too long ago, counts as the mean of
+    /// the others that may be chosen: silence must neither draw requests nor turn them away.
+    fn view_queues(&self, now: Nanos, out: &mut [EndpointView]) {
+        let told = |state: &EndpointState| state.load().told(now, LOAD_STALE).map(|load| load.waiting);
+        let (mut sum, mut count) = (0, 0);
+        let candidates = out.iter().zip(&self.endpoints).filter(|(view, _)| view.available);
+        for waiting in candidates.filter_map(|(_, state)| told(state)) {
+            sum += u64::from(waiting);
+            count += 1;
+        }
+        let mean = sum.checked_div(count).unwrap_or(0) as u32;
+        for (view, state) in out.iter_mut().zip(&self.endpoints) {
+            view.queued = told(state).unwrap_or(mean);
+        }
     }
 
     /// Whether one of its endpoints may get a request at `now`, as far as health goes.
@@ -421,11 +440,12 @@ impl Service {
         }
     }
 
-    /// Charges a request to an endpoint, unless it has `bound` already, or as many as the gate allows it. Where its breaker is not closed, the
-    /// request is the trial: `None` if another one is. Each charge is to be settled, each trial to be ended.
+    /// Charges a request to an endpoint, unless it has `bound` already, or as many as the gate allows it. Where its
+    /// breaker is not closed, the request is the trial: `None` if another one is. Each charge is to be settled, each
+    /// trial to be ended.
     pub fn reserve(&self, endpoint: usize, bound: u32, now: Nanos) -> Option<Reserved> {
         let state = self.endpoints.get(endpoint)?;
-        if !state.reserve(bound.min(self.endpoint_most())) {
+        if !state.reserve(bound.min(self.endpoint_most(endpoint))) {
             return None;
         }
         if self.rule.breaker.is_none() || state.breaker().now().is_closed() {
@@ -443,12 +463,32 @@ impl Service {
     }
 
     /// Requests that one of its endpoints may have.
-    pub fn endpoint_most(&self) -> u32 {
+    pub fn endpoint_most(&self, endpoint: usize) -> u32 {
         let gate = &self.rule.gate;
-        match (gate.mode.value, gate.per_endpoint.value) {
-            (GateMode::Enforce, 1..) => gate.per_endpoint.value,
-            _ => u32::MAX,
+        let Some(spec) = self.rule.endpoints.get(endpoint).filter(|_| gate.mode.value == GateMode::Enforce)
+        else {
+            return u32::MAX;
+        };
+        match endpoint_most(gate, spec.role) {
+            0 => u32::MAX,
+            most => most,
         }
+    }
+
+    /// Whether an endpoint that could serve has as many requests as the gate allows it.
+    pub fn is_full(&self) -> bool {
+        let serving = self.rule.endpoints.iter().zip(&self.endpoints).enumerate();
+        let full = |(index, (spec, state)): (usize, (&Endpoint, &Arc<EndpointState>))| {
+            spec.weight > 0 && state.reserved() >= self.endpoint_most(index)
+        };
+        serving.into_iter().any(full)
+    }
+
+    /// Requests that wait within its engines; `None` if none of them told in time.
+    pub fn waiting_within(&self, now: Nanos) -> Option<u32> {
+        let told = |state: &Arc<EndpointState>| state.load().told(now, self.rule.gate.stale);
+        let told = self.endpoints.iter().filter_map(told).map(|load| load.waiting);
+        told.reduce(u32::saturating_add)
     }
 
     /// What its gate reckons with at `now`: the endpoints that are up.
@@ -457,7 +497,7 @@ impl Service {
         let mut open = Ceiling::default();
         for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
             if spec.weight > 0 && self.is_healthy(state, now) {
-                open.add(warmth(state.up_for(now), warmup));
+                open.add(spec.role, warmth(state.up_for(now), warmup));
             }
         }
         open

@@ -151,7 +151,8 @@ impl<R: Ring> Flow<R> {
 
     fn set_limit(&self, service: &Service) -> u32 {
         let open = service.open(self.now);
-        service.admission.set_limit(&service.rule.gate, &open, || None, self.now)
+        let queued = || service.waiting_within(self.now);
+        service.admission.set_limit(&service.rule.gate, &open, queued, self.now)
     }
 
     fn ask_gate(

@@ -191,7 +191,7 @@ impl<R: Ring> Flow<R> {
 
     /// Why nobody is left to choose.
     fn nobody(&self, exchange: &Exchange, service: &Service) -> Fault {
-        if self.view.iter().any(|view| view.weight > 0 && view.load >= service.endpoint_most()) {
+        if service.is_full() {
             service.admission.count(Decided::NoCapacity);
             return Fault::AdmissionNoCapacity;
         }

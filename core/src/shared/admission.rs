@@ -170,7 +170,7 @@ impl Admission {
 mod tests {
     use super::*;
     use crate::SECOND;
-    use crate::rule::Said;
+    use crate::rule::{Role, Said};
 
     fn terms(adaptive: bool) -> GateTerms {
         GateTerms {
@@ -181,20 +181,24 @@ mod tests {
         }
     }
 
-    const OPEN: Ceiling = Ceiling { endpoints: 1, warmth: 1000 };
+    fn open() -> Ceiling {
+        let mut open = Ceiling::default();
+        open.add(Role::Normal, 1000);
+        open
+    }
 
     #[test]
     fn the_limit_is_the_ceiling_of_the_moment() {
         let admission = Admission::default();
-        let fixed = |now| admission.set_limit(&terms(false), &OPEN, || Some(9), now);
+        let fixed = |now| admission.set_limit(&terms(false), &open(), || Some(9), now);
         assert_eq!((fixed(1), admission.gate.limit()), (10, 10));
-        assert_eq!(admission.set_limit(&GateTerms::default(), &OPEN, || None, 1), u32::MAX);
+        assert_eq!(admission.set_limit(&GateTerms::default(), &open(), || None, 1), u32::MAX);
     }
 
     #[test]
     fn it_steps_once_a_second_whoever_asks() {
         let admission = Admission::default();
-        let asked = |queued, now| admission.set_limit(&terms(true), &OPEN, || queued, now);
+        let asked = |queued, now| admission.set_limit(&terms(true), &open(), || queued, now);
         assert_eq!(asked(Some(9), SECOND), 10, "it begins with all");
         assert_eq!(asked(Some(9), 2 * SECOND - 1), 10);
         assert_eq!((asked(Some(9), 2 * SECOND), asked(Some(9), 2 * SECOND)), (8, 8));

@@ -361,8 +361,18 @@ pub(super) const SERVICE: &[Member] = &[
         ZERO,
         "requests that one endpoint may have of all rules; 0: as `LLB_FC_EP_MAX_INFLIGHT`, else unbounded",
     ),
-    later("fc_prefill_max_inflight", CEILING, ZERO, "capacity gate"),
-    later("fc_decode_max_inflight", CEILING, ZERO, "capacity gate"),
+    here(
+        "fc_prefill_max_inflight",
+        CEILING,
+        ZERO,
+        "requests that one prefill endpoint may have; 0: as `LLB_FC_PREFILL_MAX_INFLIGHT`, else as any endpoint",
+    ),
+    here(
+        "fc_decode_max_inflight",
+        CEILING,
+        ZERO,
+        "requests that one decode endpoint may have; 0: as `LLB_FC_DECODE_MAX_INFLIGHT`, else as any endpoint",
+    ),
     here(
         "fc_max_queue_depth",
         Int(0, 65_536),
