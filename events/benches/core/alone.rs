@@ -317,7 +317,9 @@ struct Alone {
     zero: u64,
     waiting: Vec<(usize, u64, u64)>,
     lags: Vec<Duration>,
-    /// When all that restarted had told all.
+    /// Lags while not all that restarted had told all.
+    meanwhile: Vec<Duration>,
+    /// When they had.
     recovered: Option<Duration>,
 }
 
@@ -341,7 +343,9 @@ pub fn run(seconds: u64, load: Load) {
     alone.lags.sort_unstable();
     tell("alone", load, &alone.lags, share);
     if let Some(after) = alone.recovered {
-        println!("    all that restarted are whole after {after:.0?}");
+        alone.meanwhile.sort_unstable();
+        println!("    all that restarted are whole after {after:.2?}; lags until then:");
+        tell("   ", load, &alone.meanwhile, share);
     }
 }
 
@@ -371,6 +375,7 @@ impl Alone {
             zero,
             waiting: Vec::new(),
             lags: Vec::new(),
+            meanwhile: Vec::new(),
             recovered: None,
         }
     }
@@ -386,12 +391,16 @@ impl Alone {
         self.core.ring().charge(0);
         let now = self.now();
         self.waiting.append(&mut self.all.borrow_mut().probes);
-        let (view, sources, lags) = (self.reader.view(), &self.sources, &mut self.lags);
+        let (view, sources, is_storm) = (self.reader.view(), &self.sources, self.recovered.is_none());
+        let (lags, meanwhile) = (&mut self.lags, &mut self.meanwhile);
         self.waiting.retain(|(endpoint, key, since)| {
             let bit = sources[*endpoint].bit(0, Tier::Gpu);
             let is_seen = bit.is_some_and(|bit| view.holders(*key).contains(bit));
             if is_seen {
                 lags.push(Duration::from_nanos(now - since));
+                if is_storm {
+                    meanwhile.push(Duration::from_nanos(now - since));
+                }
             }
             !is_seen
         });
