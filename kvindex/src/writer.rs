@@ -272,7 +272,8 @@ impl Writer {
     #[inline(always)]
     fn is_due(&self, segment: usize) -> bool {
         let (fill, plan) = (self.fills[segment], &self.shared.plan);
-        fill.used as usize >= plan.limits.rebuild || !fill.rebuilt && plan.is_early(segment, fill.used, fill.live)
+        fill.used as usize >= plan.limits.rebuild
+            || !fill.rebuilt && plan.is_early(segment, fill.used, fill.live)
     }
 
     #[cold]

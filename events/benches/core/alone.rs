@@ -11,8 +11,8 @@ use crate::{KEPT, Load, MEASURED, RESTARTING, WARMUP, address, plan, rule, tell}
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use warmpath_ring::sim::{Actor, ActorId, PeerEvent, Sim, Weather, World};
 use warmpath_ring::{Counters, Errno, Event, Held, Listener, Payload, Ring, Sizes, Sock, Wake, clock};
 
 /// Nanoseconds in the kernel of a wait, of a receive, and of each KiB received.
-const WAIT: u64 = 600;
-const RECEIVE: u64 = 700;
+const WAIT: u64 = 1_500;
+const RECEIVE: u64 = 1_500;
 const RECEIVE_KIB: u64 = 100;
 
 /// Events that a wait hands over at most.
@@ -250,7 +250,9 @@ impl Publishers {
         let at = *at;
         for heard in ear.hear(bytes) {
             match heard {
-                Heard::Greeting => world.send(conn, &ready(if at.port() == PUBLISH { "PUB" } else { "ROUTER" })),
+                Heard::Greeting => {
+                    world.send(conn, &ready(if at.port() == PUBLISH { "PUB" } else { "ROUTER" }))
+                }
                 Heard::Ping(context) => world.send(conn, &pong(&context)),
                 Heard::Subscribe => self.processes[endpoint_of(at)].live = Some(conn),
                 Heard::Message(frames) => self.reply(conn, endpoint_of(at), &frames[1], world),
@@ -363,7 +365,8 @@ impl Alone {
             doors.push((at, door(Some(at))));
         }
         doors.into_iter().for_each(|(at, door)| sim.serve(at, door));
-        let table = Table::next(&Table::default(), vec![rule(load.endpoints(), (PUBLISH, REPLAY))], &mut 0, 0);
+        let table =
+            Table::next(&Table::default(), vec![rule(load.endpoints(), (PUBLISH, REPLAY))], &mut 0, 0);
         let (writer, readers) = index(plan(load.endpoints()), 1);
         let mut core = EventCore::new(Metered { sim, mark: 0, busy: 0 }, writer, Settings::default());
         core.follow(&table);
@@ -406,9 +409,8 @@ impl Alone {
         });
         let since = now.saturating_sub(self.zero + RESTART_AT);
         let restarted = sources.get(MEASURED..).unwrap_or_default();
-        let is_whole = |source: &Arc<Source>| {
-            source.is_complete(0) && source.blocks(0) as usize == KEPT * STORED
-        };
+        let is_whole =
+            |source: &Arc<Source>| source.is_complete(0) && source.blocks(0) as usize == KEPT * STORED;
         if since > SECOND / 20 && !restarted.is_empty() && restarted.iter().all(is_whole) {
             self.recovered.get_or_insert(Duration::from_nanos(since));
         }

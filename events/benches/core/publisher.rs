@@ -1,8 +1,8 @@
 //! Many vLLM publishers on one thread: canned batches to whoever subscribed, and replays in pieces between them, so
 //! that what many engines send at once keeps no batch of another back. Owns their sockets and sequences.
 
-use crate::peer::{Ear, Heard, greeting, message, pong, ready, reply};
 use crate::KEPT;
+use crate::peer::{Ear, Heard, greeting, message, pong, ready};
 use crate::template::{NEVER_HELD, STORED, Template, key};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Bytes of a replay that are written at a time.
-const PIECE: usize = 64 << 10;
+/// The empty frame before each answer of a replay.
+const DELIMITER: [u8; 9] = [3, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// One engine process as its sockets show it.
 #[derive(Default)]
@@ -21,15 +21,36 @@ struct Process {
     seq: u64,
     held: VecDeque<u64>,
     live: Option<TcpStream>,
-    /// What a replay gives.
-    buffer: Vec<(u64, Vec<u8>)>,
+    /// What a replay gives: sequences, and the first number of each batch.
+    buffer: Vec<(u64, u64)>,
 }
 
 /// What a replay has yet to send.
 struct Replay {
     stream: TcpStream,
+    batches: VecDeque<(u64, u64)>,
+    is_ending: bool,
     bytes: Vec<u8>,
     sent: usize,
+}
+
+impl Replay {
+    /// Has bytes of the next batch to send, or of the end; false if all is sent.
+    fn go_on(&mut self, template: &mut Template) -> bool {
+        if self.sent < self.bytes.len() {
+            return true;
+        }
+        (self.bytes, self.sent) = (DELIMITER.to_vec(), 0);
+        match self.batches.pop_front() {
+            Some((seq, first)) => self.bytes.extend(template.fill(seq, first, NEVER_HELD)),
+            None if self.is_ending => return false,
+            None => {
+                self.is_ending = true;
+                self.bytes.extend(message(&[b"", &[0xff; 8], b""]));
+            }
+        }
+        true
+    }
 }
 
 pub struct Publisher {
@@ -94,21 +115,21 @@ impl Publisher {
         key(first + STORED as u64 - 1)
     }
 
-    /// Writes one piece of a replay, to the next one that takes any; whether there was one.
+    /// Writes a batch of a replay, to the next one that takes any; whether there was one.
     pub fn replay(&mut self) -> bool {
         let mut replays = self.replays.lock().expect("replays");
         for _ in 0..replays.len() {
             let Some(mut first) = replays.pop_front() else { break };
-            let piece = &first.bytes[first.sent..first.bytes.len().min(first.sent + PIECE)];
-            let wrote = match first.stream.write(piece) {
+            if !first.go_on(&mut self.template) {
+                continue;
+            }
+            let wrote = match first.stream.write(&first.bytes[first.sent..]) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
                 Err(_) => continue,
             };
             first.sent += wrote;
-            if first.sent < first.bytes.len() {
-                replays.push_back(first);
-            }
+            replays.push_back(first);
             if wrote > 0 {
                 return true;
             }
@@ -133,8 +154,7 @@ impl Publisher {
             let live = process.live.take();
             *process = Process::default();
             for seq in 0..KEPT as u64 {
-                let first = self.next.fetch_add(STORED as u64, Relaxed);
-                process.buffer.push((seq, self.template.payload(first)));
+                process.buffer.push((seq, self.next.fetch_add(STORED as u64, Relaxed)));
             }
             process.seq = KEPT as u64;
             if let Some(live) = live {
@@ -167,10 +187,13 @@ fn converse(
                     continue;
                 }
                 Heard::Message(frames) => {
-                    let bytes = replies(&frames[1], process);
+                    let from = u64::from_be_bytes(frames[1].as_slice().try_into().expect("eight bytes"));
+                    let process = process.lock().expect("a process");
+                    let wanted = process.buffer.iter().filter(|(seq, _)| *seq >= from);
+                    let (batches, bytes) = (wanted.copied().collect(), Vec::new());
                     stream.set_nonblocking(true).expect("a socket");
-                    replays.lock().expect("replays").push_back(Replay { stream, bytes, sent: 0 });
-                    return;
+                    let replay = Replay { stream, batches, is_ending: false, bytes, sent: 0 };
+                    return replays.lock().expect("replays").push_back(replay);
                 }
                 Heard::Ready => continue,
             };
@@ -181,13 +204,4 @@ fn converse(
             }
         }
     }
-}
-
-fn replies(from: &[u8], process: &Mutex<Process>) -> Vec<u8> {
-    let from = u64::from_be_bytes(from.try_into().expect("eight bytes"));
-    let process = process.lock().expect("a process");
-    let wanted = process.buffer.iter().filter(|(seq, _)| *seq >= from);
-    let mut bytes: Vec<u8> = wanted.flat_map(|(seq, payload)| reply(*seq, payload)).collect();
-    bytes.extend(message(&[b"", b"", &[0xff; 8], b""]));
-    bytes
 }

@@ -83,13 +83,14 @@ impl Rank {
 
     /// The work that it has for a slice now, beside what its connections bring.
     pub fn has_work(&mut self, index: &Index) -> Option<Work> {
-        let work = match &self.stream {
-            Stream::Published(published) if published.feed.is_busy() => {
-                if published.feed.is_catching_up() { Work::CatchUp } else { Work::Live }
-            }
-            _ if self.holdings.is_filling() => Work::CatchUp,
-            _ => return None,
-        };
+        let work =
+            match &self.stream {
+                Stream::Published(published) if published.feed.is_busy() => {
+                    if published.feed.is_catching_up() { Work::CatchUp } else { Work::Live }
+                }
+                _ if self.holdings.is_filling() => Work::CatchUp,
+                _ => return None,
+            };
         (!self.holdings.awaits_sweep(index)).then_some(work)
     }
 
