@@ -189,6 +189,9 @@ impl Writer {
         for write in writes.iter().take(AHEAD) {
             self.shared.ask::<W>(write.key());
         }
+        for write in writes.iter().take(NEAR) {
+            self.shared.ask_on::<W>(write.key());
+        }
         for (at, write) in writes.iter().enumerate() {
             if let Some(next) = writes.get(at + AHEAD) {
                 self.shared.ask::<W>(next.key());
@@ -323,6 +326,9 @@ impl Writer {
     fn ask_for_first<const W: usize>(&self, keys: &[u64]) {
         for key in keys.iter().take(AHEAD) {
             self.shared.ask::<W>(*key);
+        }
+        for key in keys.iter().take(NEAR) {
+            self.shared.ask_on::<W>(*key);
         }
     }
 
