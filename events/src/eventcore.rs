@@ -1,9 +1,11 @@
 //! The event core: follows every source of the rules in force, and is the one that writes the index.
 //!
 //! Owns the loop and whose turn it is; must never decide about a request, nor start a thread (`thread` does). One
-//! [`EventCore::turn`] waits once, gives each connection that has bytes one buffer's worth of work, does a slice
-//! of what is long (large batches, what waited for a replay, fills of slower tiers, sweeps) and looks after
-//! timers. Without work it sleeps until the next timer.
+//! [`EventCore::turn`] waits once, gives each live connection that has bytes one buffer's worth of work, does a
+//! slice of what is long and looks after timers. Without work it sleeps until the next timer.
+//!
+//! What happens now goes before what is told again: of everything that restarts and gaps bring (replays, what waited
+//! for them, fills of slower tiers, sweeps) a turn has one piece each, however many ranks wait for theirs.
 
 mod client;
 mod drained;
@@ -22,6 +24,7 @@ pub use settings::Settings;
 use crate::index::Index;
 use flow::Flow;
 use net::{Net, Owner, Turn, Use};
+use rank::Work;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +38,9 @@ use warmpath_ring::{Errno, Event, Listener, Ring, Sock};
 /// Segments swept in a turn; a tenth of a millisecond or two each.
 const SWEEP: usize = 1;
 
-/// Ranks that have a slice of work in a turn, beside what their connections bring.
-const SLICES_A_TURN: usize = 4;
+/// Ranks that have a slice of work in a turn, beside what their connections bring: of those with long batches, and of
+/// those that catch up.
+const SLICES_A_TURN: [usize; 2] = [4, 1];
 
 /// When ports that could not be listened on are tried again.
 const LISTEN_AGAIN: Nanos = 5 * SECOND;
@@ -55,8 +59,8 @@ pub struct EventCore<R: Ring> {
     listen_at: Option<Nanos>,
     /// A rank has work beside what its connections bring.
     is_working: bool,
-    /// Whose work comes next: a flow's place, and a rank.
-    work_at: (usize, usize),
+    /// Whose work of each kind comes next: a flow's place, and a rank.
+    work_at: [(usize, usize); 2],
     /// The seed that the gateway was given.
     seed: Option<String>,
     /// Trust in each source, by service and source.
@@ -76,7 +80,7 @@ impl<R: Ring> EventCore<R> {
             listen_faults: Vec::new(),
             listen_at: None,
             is_working: false,
-            work_at: (0, 0),
+            work_at: [(0, 0); 2],
             seed: None,
             trust: Vec::new(),
         }
@@ -148,23 +152,28 @@ impl<R: Ring> EventCore<R> {
 
     /// A slice each of what a few ranks have to do that is too long for one turn, the next ones in the next turn.
     fn work(&mut self, now: Nanos) {
-        let mut slices = SLICES_A_TURN;
         self.is_working = false;
+        self.slices(now, Work::Live);
+        self.slices(now, Work::CatchUp);
+    }
+
+    fn slices(&mut self, now: Nanos, kind: Work) {
+        let mut slices = SLICES_A_TURN[kind as usize];
         for _ in 0..self.flows.iter().map(|flow| flow.ranks.len()).sum::<usize>() {
-            let (at, rank) = self.work_at;
+            let (at, rank) = self.work_at[kind as usize];
             let ranks = self.flows.get(at).map_or(0, |flow| flow.ranks.len());
-            self.work_at = match (rank + 1 < ranks, at + 1 < self.flows.len()) {
+            self.work_at[kind as usize] = match (rank + 1 < ranks, at + 1 < self.flows.len()) {
                 (true, _) => (at, rank + 1),
                 (false, true) => (at + 1, 0),
                 (false, false) => (0, 0),
             };
             let Some(flow) = self.flows.get_mut(at).filter(|_| rank < ranks) else { continue };
-            if !flow.has_work(rank, &self.index) {
+            if flow.has_work(rank, &self.index) != Some(kind) {
                 continue;
             }
             self.is_working = true;
             if slices == 0 {
-                self.work_at = (at, rank);
+                self.work_at[kind as usize] = (at, rank);
                 return;
             }
             slices -= 1;
@@ -257,32 +266,43 @@ impl<R: Ring> EventCore<R> {
         }
     }
 
-    /// One buffer of each connection that has a turn.
+    /// One buffer of each connection that has a turn, and one of one replay.
     fn round(&mut self, now: Nanos) {
         for sock in self.net.round() {
-            if self.is_held_up(sock) {
-                self.net.pass(sock);
-                continue;
-            }
-            match self.net.turn(sock) {
-                Some(Turn::Bytes(owner, buffer)) => {
-                    let Some(at) = self.flow(owner.source) else {
-                        self.net.ring.release(buffer);
-                        continue;
-                    };
-                    let (flow, net, index) = (&mut self.flows[at], &mut self.net, &mut self.index);
-                    let outcome = flow.bytes(now, owner.what, net.ring.bytes(&buffer), index);
-                    net.ring.release(buffer);
-                    flow.worked(now, owner.what, outcome, net, index);
-                }
-                Some(Turn::Ended) => {
-                    self.with_owner(sock, |flow, what, net, index| {
-                        flow.lost(now, (what, sock), net, index);
-                    });
-                }
-                None => {}
+            self.serve(now, sock);
+        }
+        for _ in 0..self.net.replays() {
+            if self.net.next_replay().is_some_and(|sock| self.serve(now, sock)) {
+                break;
             }
         }
+    }
+
+    /// A connection's turn; false if it is passed on, since what its rank has to do before is not done.
+    fn serve(&mut self, now: Nanos, sock: Sock) -> bool {
+        if self.is_held_up(sock) {
+            self.net.pass(sock);
+            return false;
+        }
+        match self.net.turn(sock) {
+            Some(Turn::Bytes(owner, buffer)) => {
+                let Some(at) = self.flow(owner.source) else {
+                    self.net.ring.release(buffer);
+                    return true;
+                };
+                let (flow, net, index) = (&mut self.flows[at], &mut self.net, &mut self.index);
+                let outcome = flow.bytes(now, owner.what, net.ring.bytes(&buffer), index);
+                net.ring.release(buffer);
+                flow.worked(now, owner.what, outcome, net, index);
+            }
+            Some(Turn::Ended) => {
+                self.with_owner(sock, |flow, what, net, index| {
+                    flow.lost(now, (what, sock), net, index);
+                });
+            }
+            None => {}
+        }
+        true
     }
 
     /// Whether a connection's bytes are to wait for what its rank has to do before.

@@ -120,6 +120,8 @@ pub struct Feed {
     live_backoff: Backoff,
     replay: Option<Asked>,
     replay_backoff: Backoff,
+    /// A replay was asked for, and not all that waits since then is applied.
+    is_catching_up: bool,
 }
 
 impl Feed {
@@ -135,6 +137,7 @@ impl Feed {
             live_backoff: Backoff::new(terms.seed),
             replay: None,
             replay_backoff: Backoff::new(!terms.seed),
+            is_catching_up: false,
             terms,
         }
     }
@@ -257,6 +260,11 @@ impl Feed {
     /// Whether batches wait to be applied.
     pub fn is_busy(&self) -> bool {
         self.waiting() > 0
+    }
+
+    /// Whether what waits is what a replay brought, or waited for one.
+    pub fn is_catching_up(&self) -> bool {
+        self.is_catching_up
     }
 
     /// Batches that wait to be applied, or are in part.
@@ -428,6 +436,7 @@ impl Feed {
             self.live_closed(at);
         }
         self.cache.rest();
+        self.is_catching_up = self.stream.is_replaying() || self.is_catching_up && self.is_busy();
     }
 }
 

@@ -217,9 +217,9 @@ impl Holdings {
                 let group = self.group;
                 // Also its own tier: a block that was nearer when it came here may have left there since.
                 let nearer = residency
-                    .blocks()
+                    .depths()
                     .filter(|(shelf, ..)| Some(shelf.group) == group && tier(shelf.medium) <= at);
-                let hashes = nearer.map(|(shelf, hash, _)| (hash, residency.depth_of(shelf, hash))).collect();
+                let hashes = nearer.map(|(_, hash, depth)| (hash, depth)).collect();
                 self.fills.push(Fill { tier: at, hashes });
                 // Blocks that answers proved are on the GPU.
                 if let Some(holder) = self.holders[at] {

@@ -298,6 +298,13 @@ impl Residency {
             .flat_map(|(shelf, copies)| copies.iter().map(|(hash, entry)| (*shelf, hash, entry.copies)))
     }
 
+    /// Every block held: shelf, hash, depth in its prompt.
+    pub(crate) fn depths(&self) -> impl Iterator<Item = (Shelf, u64, u32)> + '_ {
+        self.shelves
+            .iter()
+            .flat_map(|(shelf, copies)| copies.iter().map(|(hash, entry)| (*shelf, hash, entry.depth)))
+    }
+
     /// Different blocks held on one medium, over all groups.
     pub fn on_medium(&self, medium: Medium) -> usize {
         let shelves = self.shelves.iter().filter(|(at, _)| at.medium == medium);

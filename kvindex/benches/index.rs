@@ -1,6 +1,6 @@
 //! Rows I1 to I5 of the figures: what the index costs. `cargo bench -p warmpath-kvindex --bench index --
-//! [ROW…] [long] [--operations N]` measures at full size (8 M blocks, pinned to nothing, one line a figure); `long`
-//! takes more rounds, N (as 2e8) is the churn of I5. Under `cargo test` the same code runs small and only its own
+//! [ROW…] [long] [alone] [--operations N]` measures at full size (8 M blocks, pinned to nothing, one line a figure);
+//! `long` takes more rounds, `alone` leaves out of I1 and I2 what needs two cores, N (as 2e8) is the churn of I5. Under `cargo test` the same code runs small and only its own
 //! consistency is checked.
 #![allow(clippy::unwrap_used)] // a bench that cannot start has nothing to tell
 
@@ -24,6 +24,8 @@ pub struct Size {
     pub operations: usize,
     /// Times a phase is repeated; the median is told.
     pub rounds: usize,
+    /// One thread at a time.
+    pub alone: bool,
     /// Operations of the churn row.
     pub churn: usize,
 }
@@ -35,10 +37,11 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let full = arguments.iter().any(|argument| argument == "--bench");
     let long = arguments.iter().any(|argument| argument == "long");
+    let alone = arguments.iter().any(|argument| argument == "alone");
     let rounds = if long { 9 } else { 3 };
     let size = match full {
-        false => Size { blocks: 40_000, operations: 100_000, rounds: 1, churn: 200_000 },
-        true => Size { blocks: 8_000_000, operations: 10_000_000, rounds, churn: churn(&arguments) },
+        false => Size { blocks: 40_000, operations: 100_000, rounds: 1, alone, churn: 200_000 },
+        true => Size { blocks: 8_000_000, operations: 10_000_000, rounds, alone, churn: churn(&arguments) },
     };
     let rows: [(&str, Row); 5] = [
         ("I1", writers::rates),

@@ -36,6 +36,9 @@ const HOLDER_BYTES: usize = 32;
 /// Bytes of a reader's pin.
 const READER_BYTES: usize = 128;
 
+/// A rebuild is worth it if it frees at least one slot in this many.
+pub(crate) const DEAD_SHARE: usize = 32;
+
 /// The most the depth ladder admits at its lowest step; each further step halves it.
 const DEPTH_STEPS: u32 = 17;
 
@@ -129,6 +132,15 @@ impl Plan {
     /// Holders that fit.
     pub fn bits(&self) -> usize {
         self.words * 64
+    }
+
+    /// Whether it is a segment's turn to be rebuilt for the first time. All of them fill up alike, and were rebuilt all
+    /// at once if each waited until it is full: 30 ms in which no event is seen. So the first times are spread over what
+    /// room there is for dead keys; later ones are as far apart as these.
+    pub(crate) fn is_early(&self, segment: usize, used: u32, live: u32) -> bool {
+        let least = self.slots / DEAD_SHARE;
+        let room = self.limits.rebuild.saturating_sub(live as usize + least);
+        (used - live) as usize >= least + room * (segment + 1) / self.segments
     }
 
     pub(crate) fn places(&self) -> usize {

@@ -1,13 +1,10 @@
 //! Rebuilds of segments full of dead keys, and the places they move to. Must never reuse a place that a reader
 //! may look at.
 
-use crate::plan::Plan;
+use crate::plan::{DEAD_SHARE, Plan};
 use crate::publish::{BUCKET, Shared};
 use crate::writer::{Fill, Writer};
 use std::collections::VecDeque;
-
-/// A rebuild is worth it if it frees at least one slot in this many.
-const DEAD_SHARE: u32 = 32;
 
 /// Places that no segment uses.
 #[derive(Debug)]
@@ -57,7 +54,7 @@ impl Writer {
             self.sweep_segment(segment);
         }
         let fill = self.fills[segment];
-        if (fill.used - fill.live).saturating_mul(DEAD_SHARE) < self.shared.plan.slots as u32 {
+        if (fill.used - fill.live) as usize * DEAD_SHARE < self.shared.plan.slots {
             return false;
         }
         let Some(place) = self.spares.take(&self.shared) else { return false };
@@ -76,7 +73,7 @@ impl Writer {
         };
         let (old, tag) = self.shared.replace(segment, place);
         self.spares.retired.push_back((tag, old));
-        self.fills[segment] = Fill { used: moved, live: moved, stale: false };
+        self.fills[segment] = Fill { used: moved, live: moved, stale: false, rebuilt: true };
         self.rebuilds += 1;
     }
 }

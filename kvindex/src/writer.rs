@@ -36,6 +36,8 @@ pub(crate) struct Fill {
     pub live: u32,
     /// Some holder was cleared and its bits are still there.
     pub stale: bool,
+    /// It was rebuilt before.
+    pub rebuilt: bool,
 }
 
 /// What became of a run of stored blocks, in blocks.
@@ -187,6 +189,9 @@ impl Writer {
         for write in writes.iter().take(AHEAD) {
             self.shared.ask::<W>(write.key());
         }
+        for write in writes.iter().take(NEAR) {
+            self.shared.ask_on::<W>(write.key());
+        }
         for (at, write) in writes.iter().enumerate() {
             if let Some(next) = writes.get(at + AHEAD) {
                 self.shared.ask::<W>(next.key());
@@ -254,7 +259,7 @@ impl Writer {
     fn room(&mut self, segment: usize, depth: u32, key: u64, at: At) -> Option<At> {
         let limits = self.shared.plan.limits;
         let mut at = at;
-        if self.fills[segment].used as usize >= limits.rebuild && self.rebuild_if_worth(segment) {
+        if self.is_due(segment) && self.rebuild_if_worth(segment) {
             at = self.shared.empty_slot(key)?;
         }
         let fill = &mut self.fills[segment];
@@ -264,6 +269,14 @@ impl Writer {
         fill.used += 1;
         fill.live += 1;
         Some(at)
+    }
+
+    /// Whether a segment's dead keys are in the way.
+    #[inline(always)]
+    fn is_due(&self, segment: usize) -> bool {
+        let (fill, plan) = (self.fills[segment], &self.shared.plan);
+        fill.used as usize >= plan.limits.rebuild
+            || !fill.rebuilt && plan.is_early(segment, fill.used, fill.live)
     }
 
     #[cold]
@@ -313,6 +326,9 @@ impl Writer {
     fn ask_for_first<const W: usize>(&self, keys: &[u64]) {
         for key in keys.iter().take(AHEAD) {
             self.shared.ask::<W>(*key);
+        }
+        for key in keys.iter().take(NEAR) {
+            self.shared.ask_on::<W>(*key);
         }
     }
 

@@ -6,7 +6,7 @@ use super::drained::{Drained, Poller, by_rank};
 use super::net::{Net, Use};
 use super::places::{Places, places, unusable_places};
 use super::published::{Change, Published};
-use super::rank::{Rank, Stream};
+use super::rank::{Rank, Stream, Work};
 use super::settings::Settings;
 use crate::continuity::Policy;
 use crate::engines::{self, Delivery};
@@ -240,9 +240,9 @@ impl Flow {
         self.settle(now, net, index);
     }
 
-    /// Whether a rank has work for a slice, beside what its connections bring.
-    pub fn has_work(&mut self, rank: usize, index: &Index) -> bool {
-        self.ranks.get_mut(rank).is_some_and(|rank| rank.has_work(index))
+    /// The work that a rank has for a slice, beside what its connections bring.
+    pub fn has_work(&mut self, rank: usize, index: &Index) -> Option<Work> {
+        self.ranks.get_mut(rank).and_then(|rank| rank.has_work(index))
     }
 
     /// One slice of a rank's work.

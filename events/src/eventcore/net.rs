@@ -3,8 +3,8 @@
 //!
 //! Bytes are not worked on as they come: each connection has a turn of one receive buffer in every round, so
 //! that one which is flooded delays the others by no more than that. One that is too far behind is paused. Of
-//! replays only a few have a turn in a round: they are long, and when many engines restart at once what the
-//! others store must not wait for all of them.
+//! replays one has a turn in a round: they are long, and when many engines restart at once what the others store
+//! must not wait for all of them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,9 +13,6 @@ use warmpath_ring::{Errno, Held, Listener, Payload, Ring, Sock, sock};
 
 /// Buffers that may wait on one connection before it is paused.
 const WAITING_MAX: usize = 4;
-
-/// Replays that have a turn in one round.
-const REPLAYS_A_ROUND: usize = 4;
 
 /// A peer whose kernel is silent for so long is gone; peers that answer heartbeats are found sooner.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -149,11 +146,19 @@ impl<R: Ring> Net<R> {
         !self.queue.is_empty() || !self.replays.is_empty()
     }
 
-    /// The connections that have a turn in the round that begins now.
-    pub fn round(&mut self) -> impl Iterator<Item = Sock> + use<R> {
-        let replays = self.replays.len().min(REPLAYS_A_ROUND);
-        let round: Vec<Sock> = self.queue.drain(..).chain(self.replays.drain(..replays)).collect();
-        round.into_iter()
+    /// The connections that have a turn in the round that begins now, replays apart.
+    pub fn round(&mut self) -> VecDeque<Sock> {
+        std::mem::take(&mut self.queue)
+    }
+
+    /// Replays that wait for a turn.
+    pub fn replays(&self) -> usize {
+        self.replays.len()
+    }
+
+    /// The replay whose turn is next.
+    pub fn next_replay(&mut self) -> Option<Sock> {
+        self.replays.pop_front()
     }
 
     /// A connection passes its turn on to the next round.
@@ -245,7 +250,7 @@ mod tests {
     use warmpath_ring::sim::{Sim, Weather};
 
     #[test]
-    fn replays_have_a_few_turns_in_a_round() {
+    fn replays_queue_by_themselves() {
         let mut net = Net::new(Sim::new(1, Sizes::default(), Weather::default()));
         let mut dial = |what| {
             let sock = net.dial(SocketAddr::from(([127, 0, 0, 1], 9)), Owner { source: 0, what });
@@ -253,16 +258,15 @@ mod tests {
             net.ended(sock);
             sock
         };
-        let replays: Vec<Sock> = (0..6).map(|attempt| dial(Use::Replay(0, attempt))).collect();
+        let replays: Vec<Sock> = (0..3).map(|attempt| dial(Use::Replay(0, attempt))).collect();
         let live = dial(Use::Live(0));
-        let first: Vec<Sock> = net.round().collect();
-        assert_eq!(first, [&[live], &replays[..REPLAYS_A_ROUND]].concat());
+        assert_eq!(net.round(), [live]);
+        assert_eq!((net.replays(), net.next_replay()), (3, Some(replays[0])));
         net.pass(live);
         net.pass(replays[0]);
-        assert_eq!(
-            net.round().collect::<Vec<_>>(),
-            [&[live], &replays[REPLAYS_A_ROUND..], &replays[..1]].concat()
-        );
+        assert_eq!(net.round(), [live]);
+        let left: Vec<Sock> = std::iter::from_fn(|| net.next_replay()).collect();
+        assert_eq!(left, [replays[1], replays[2], replays[0]]);
         assert!(!net.has_turns());
     }
 }

@@ -29,6 +29,15 @@ pub(super) enum Stream {
     Drained(Box<Drained>),
 }
 
+/// What is done in slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Long batches of a live stream.
+    Live,
+    /// What was missed, or is brought together anew.
+    CatchUp,
+}
+
 /// One rank of a source.
 pub(super) struct Rank {
     pub number: u8,
@@ -72,9 +81,17 @@ impl Rank {
         self.rests_until.is_some_and(|until| now < until)
     }
 
-    /// Whether it has a slice of work now, beside what its connections bring.
-    pub fn has_work(&mut self, index: &Index) -> bool {
-        (self.stream.is_busy() || self.holdings.is_filling()) && !self.holdings.awaits_sweep(index)
+    /// The work that it has for a slice now, beside what its connections bring.
+    pub fn has_work(&mut self, index: &Index) -> Option<Work> {
+        let work =
+            match &self.stream {
+                Stream::Published(published) if published.feed.is_busy() => {
+                    if published.feed.is_catching_up() { Work::CatchUp } else { Work::Live }
+                }
+                _ if self.holdings.is_filling() => Work::CatchUp,
+                _ => return None,
+            };
+        (!self.holdings.awaits_sweep(index)).then_some(work)
     }
 
     /// Whether its connections are to wait: batches are before theirs, or the index is to be swept first.

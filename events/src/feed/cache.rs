@@ -12,8 +12,8 @@ use crate::residency::{Applied, Residency};
 use crate::wire::{Batch, HashBytes};
 use std::collections::VecDeque;
 
-/// Bytes of a payload that are taken to make one block, for the bound of a slice.
-const BYTES_A_BLOCK: usize = 8;
+/// Bytes of a payload that are taken to make one block, for the bound of a slice: a quarter of a millisecond.
+const BYTES_A_BLOCK: usize = 32;
 
 /// A batch that waits, or is being worked on.
 struct Waiting {

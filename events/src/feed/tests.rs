@@ -238,7 +238,7 @@ fn a_long_message_is_worked_off_in_slices() {
     serve(&mut feed, 0, &[long(0, b""), reply(1), end()]);
     let mut slices = 0;
     while feed.is_busy() {
-        assert_eq!(feed.last_applied(), None);
+        assert_eq!((feed.last_applied(), feed.is_catching_up()), (None, true), "it was replayed");
         feed.work(0, &mut |_| ());
         slices += 1;
     }
@@ -248,6 +248,7 @@ fn a_long_message_is_worked_off_in_slices() {
         feed.live_bytes(0, bytes, &mut |_| ());
     }
     assert_eq!((feed.waiting(), feed.last_applied()), (2, Some(1)));
+    assert!(!feed.is_catching_up(), "it is live");
     while feed.is_busy() {
         feed.work(0, &mut |_| ());
     }

@@ -19,7 +19,7 @@ pub fn rates(size: Size) {
     for holders in [64, 128, 256] {
         let mut filled = Filled::new(size.blocks, holders);
         quiet(&filled, size, holders);
-        if holders == 64 {
+        if holders == 64 && !size.alone {
             let (mut walks, mut jumps) = under_a_writer(&mut filled, size);
             report("I2 walk of 512 under a writer flat out", &mut walks);
             report("I2 jump over 512 under a writer flat out", &mut jumps);

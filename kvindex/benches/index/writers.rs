@@ -16,6 +16,9 @@ pub fn rates(size: Size) {
     for (name, phase) in [("shared blocks", shared as fn(&mut Filled, usize) -> f64), ("new blocks", fresh)] {
         let alone = (0..size.rounds).map(|_| phase(&mut filled, size.operations)).collect();
         println!("I1 {name}, alone: {:.1} M/s", median(alone));
+        if size.alone {
+            continue;
+        }
         let (rates, looked) = under_a_reader(&mut filled, |filled| {
             (0..size.rounds).map(|_| phase(filled, size.operations)).collect::<Vec<_>>()
         });
