@@ -9,6 +9,7 @@ mod decision;
 mod gateway;
 mod panel;
 mod pool;
+mod real;
 mod screen;
 mod show;
 mod simulated;
@@ -17,9 +18,11 @@ mod talk;
 
 use clap::Args;
 use gateway::{Gateway, Wanted};
-use pool::Pool;
+use pool::{Pool, Side};
+use real::Real;
 use show::{Halt, Show};
 use simulated::Simulated;
+use std::path::PathBuf;
 use std::time::Duration;
 use talk::Script;
 
@@ -32,7 +35,12 @@ Examples:
   warmpath demo --plain | less   a line for each decision, with its reason
   warmpath demo --once           short and plain, for scripts: exit code 0 if exact routing computed far fewer prompt
                                  tokens than round robin, and each act went as told
-  warmpath demo --exact-mode 0   the same without exact routing: it fails, as it must")]
+  warmpath demo --exact-mode 0   the same without exact routing: it fails, as it must
+  warmpath demo --real           over two real vLLM on this CPU, as tests/real installs them; some six minutes
+
+Columns of a decision: TO, the engine (E1 …). TIER and REASON as in `warmpath ctl explain`. OVERLAP: leading blocks of
+the prompt that the engine held, of those it has. EXPECTED: tokens that the gateway predicted in the engine's cache;
+FOUND: that the engine's answer says were there. LOAD: requests in flight at the engine, and how many it might have.")]
 pub struct DemoArgs {
     /// Fewer conversations, in plain lines
     #[arg(long)]
@@ -49,6 +57,9 @@ pub struct DemoArgs {
     /// kvExactMode of that side: 3, or 0 to see that the demo can fail
     #[arg(long, value_name = "MODE", default_value = "3", value_parser = ["0", "3"])]
     exact_mode: String,
+    /// Real engines instead, as installed in FOLDER
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, default_missing_value = "target/real", conflicts_with = "engines")]
+    real: Option<PathBuf>,
     /// Go on serving after the summary, until Ctrl-C
     #[arg(long, conflicts_with = "once")]
     stay: bool,
@@ -56,14 +67,17 @@ pub struct DemoArgs {
 
 /// Runs the show until it is over or Ctrl-C.
 pub fn run(args: &DemoArgs) -> Result<(), String> {
-    let pool: Box<dyn Pool> = Box::new(Simulated::start(usize::from(args.engines))?);
+    let pool = pool(args)?;
     let script = script(args);
     let mode = if args.exact_mode == "0" { 0 } else { 3 };
     let gateway = Gateway::start(&*pool, Wanted { port: args.port, mode })?;
     let mut show = Show::new(pool, gateway, args.plain || args.once, script.requests());
+    if mode == 0 {
+        show.heads[1] = "IN TURN TOO";
+    }
     let played = play(&mut show, &script);
     let told = match &played {
-        Ok(failures) => end_of(&show, failures),
+        Ok(failures) => summary(&show, failures, args.stay),
         Err(_) => Vec::new(),
     };
     show.close(&told)?;
@@ -80,39 +94,86 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     }
 }
 
+fn pool(args: &DemoArgs) -> Result<Box<dyn Pool>, String> {
+    let Some(folder) = &args.real else { return Ok(Box::new(Simulated::start(usize::from(args.engines))?)) };
+    eprintln!("warmpath: two real vLLM engines are started, which takes some two minutes");
+    Ok(Box::new(Real::start(folder)?))
+}
+
 fn script(args: &DemoArgs) -> Script {
-    let conversations = if args.once { 24 } else { 64 };
-    Script { voices: 8, conversations, turns: 5, reading: Duration::from_millis(120) }
+    let conversations = if args.once || args.real.is_some() { 24 } else { 64 };
+    let voices = if args.real.is_some() { 4 } else { 8 };
+    Script { voices, conversations, turns: 5, reading: Duration::from_millis(120) }
 }
 
 /// The whole show; what did not go as told.
 fn play(show: &mut Show, script: &Script) -> Result<Vec<String>, Halt> {
-    intro(show, script)?;
+    let facts = show.facts().clone();
+    let (conversations, turns) = (script.conversations, script.turns);
+    show.subtitle = format!(
+        "The same {conversations} conversations of {turns} turns to both sides; {} engines, {} blocks each",
+        facts.engines, facts.cache_blocks
+    );
+    show.announce(intro(show, script))?;
     show.compare(script)?;
-    show.say(format!("All {} turns are answered on both sides.", script.requests()))?;
     let mut failures: Vec<String> = summary::verdict(&show.board).err().into_iter().collect();
+    show.say(format!("All {} turns are answered on both sides.", script.requests()))?;
     failures.extend(acts::run(show)?);
     Ok(failures)
 }
 
-fn intro(show: &mut Show, script: &Script) -> Result<(), Halt> {
-    let facts = show.facts().clone();
-    show.announce(format!(
-        "The same {} conversations of {} turns go to two pools of {} {} engines, through one gateway ({}).",
+fn intro(show: &Show, script: &Script) -> String {
+    let facts = show.facts();
+    let pools = match facts.is_shared {
+        false => format!("two pools of {} {} engines", facts.engines, facts.kind),
+        true => format!("{} {} engines, in turn first and then by blocks", facts.engines, facts.kind),
+    };
+    format!(
+        "The same {} conversations of {} turns go to {pools}, through one gateway with {}. All share {} tokens of \
+         instructions, those of a tenant {} more; an engine caches {} tokens.",
         script.conversations,
         script.turns,
-        facts.engines,
-        facts.kind,
-        show.gateway().ground()
-    ))?;
-    Ok(())
+        show.gateway().ground(),
+        conversation::SHARED,
+        conversation::TENANT,
+        facts.cache_blocks * facts.block_size,
+    )
 }
 
-/// The summary, and what to try next.
-fn end_of(show: &Show, failures: &[String]) -> Vec<String> {
+/// Table, failures, and what to try next.
+fn summary(show: &Show, failures: &[String], stays: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
-    lines.extend(summary::table(&show.board));
+    lines.extend(show.panel());
+    lines.push(String::new());
+    lines.extend(summary::table(&show.board, show.heads));
     lines.push(String::new());
     lines.extend(failures.iter().map(|failure| format!("FAILED: {failure}")));
+    lines.extend(if stays { staying(show) } else { next() });
     lines
+}
+
+fn next() -> Vec<String> {
+    [
+        "What to try next:",
+        "  warmpath demo --stay          it goes on serving: look into it by `ctl`",
+        "  warmpath demo --exact-mode 0  without exact routing, where it must fail",
+        "  warmpath doctor --help        whether exact routing fits your engines",
+    ]
+    .map(String::from)
+    .into()
+}
+
+fn staying(show: &Show) -> Vec<String> {
+    let (socket, address) = (show.gateway().socket(), show.gateway().address(Side::Exact));
+    let socket = socket.display();
+    vec![
+        format!("It serves on at http://{address} until Ctrl-C. Look into it:"),
+        format!("  warmpath ctl --socket {socket} explain --wide"),
+        format!("  warmpath ctl --socket {socket} kv"),
+        format!(
+            "  curl -N http://{address}/v1/chat/completions -H 'Content-Type: application/json' -d \
+             '{{\"model\":\"{}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'",
+            show.facts().model
+        ),
+    ]
 }

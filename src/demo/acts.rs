@@ -65,7 +65,8 @@ impl Found {
             held: chosen.map_or(0, |chosen| chosen.runs[0]),
             blocks: exact.explanation.blocks,
             predicted: chosen.map_or(0, |_| exact.predicted_tokens),
-            cached: cached.ok_or_else(|| Halt::Fault("the engine does not tell what it had cached".into()))?,
+            cached: cached
+                .ok_or_else(|| Halt::Fault("the engine does not tell what it had cached".into()))?,
         })
     }
 
@@ -80,7 +81,10 @@ impl Found {
 impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Found { held, blocks, predicted, cached } = self;
-        write!(f, "{held} of {blocks} blocks held, {predicted} tokens expected in the cache and {cached} found")
+        write!(
+            f,
+            "{held} of {blocks} blocks held, {predicted} tokens expected in the cache and {cached} found"
+        )
     }
 }
 
@@ -90,6 +94,9 @@ fn warm_turn(show: &mut Show, conversation: &mut Conversation) -> Result<(usize,
     let (engine, found) = (show.went_to(&receipt)?, Found::of(&receipt)?);
     match found.is_warm_as_predicted(&receipt) {
         true => Ok((engine, found)),
-        false => Err(Halt::Fault(format!("a next turn of {} is not warm as predicted: {found}", conversation.name()))),
+        false => Err(Halt::Fault(format!(
+            "a next turn of {} is not warm as predicted: {found}",
+            conversation.name()
+        ))),
     }
 }

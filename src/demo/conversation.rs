@@ -20,7 +20,7 @@ pub const TENANTS: [&str; 8] = ["acme", "birch", "cobalt", "delta", "ember", "fj
 #[derive(Clone, Debug)]
 pub struct Manner {
     /// The model's name.
-    pub model: &'static str,
+    pub model: String,
     /// The engine answers with the ids it is given, as a real one would with its own.
     pub scripted: bool,
     /// Conversations of another mark share nothing with those of this one.
@@ -109,7 +109,9 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    const MANNER: Manner = Manner { model: "small", scripted: true, mark: 0 };
+    fn manner(mark: u64) -> Manner {
+        Manner { model: "small".into(), scripted: true, mark }
+    }
 
     fn prompt(body: &str, member: &str) -> Vec<Value> {
         let body: Value = serde_json::from_str(body).expect("a body is JSON");
@@ -118,8 +120,9 @@ mod tests {
 
     #[test]
     fn a_turn_goes_on_where_the_answer_of_the_last_ended() {
-        let mut talk = Conversation::of_tenant(&MANNER, 9);
-        let (first, second) = (talk.ask(&MANNER, true), talk.ask(&MANNER, true));
+        let manner = manner(0);
+        let mut talk = Conversation::of_tenant(&manner, 9);
+        let (first, second) = (talk.ask(&manner, true), talk.ask(&manner, true));
         assert_eq!((first.0.as_str(), second.0.as_str(), talk.name()), ("birch-9.1", "birch-9.2", "birch-9"));
         let before = [prompt(&first.1, "prompt"), prompt(&first.1, "sim_answer_ids")].concat();
         assert_eq!(before.len(), SHARED + TENANT + QUESTION + ANSWER);
@@ -130,17 +133,16 @@ mod tests {
     #[test]
     fn tenants_share_their_instructions_and_all_share_the_first() {
         let alike = |left: &mut Conversation, right: &mut Conversation| {
-            let (left, right) = (left.ask(&MANNER, false).1, right.ask(&MANNER, false).1);
+            let (left, right) = (left.ask(&manner(0), false).1, right.ask(&manner(0), false).1);
             let (left, right) = (prompt(&left, "prompt"), prompt(&right, "prompt"));
             left.iter().zip(&right).take_while(|(l, r)| l == r).count()
         };
-        let of = |number| Conversation::of_tenant(&MANNER, number);
+        let of = |number| Conversation::of_tenant(&manner(0), number);
         let (one_tenant, two_tenants) = (alike(&mut of(1), &mut of(9)), alike(&mut of(1), &mut of(2)));
         assert!((SHARED + TENANT..SHARED + TENANT + 4).contains(&one_tenant), "{one_tenant}");
         assert!((SHARED..SHARED + 4).contains(&two_tenants), "{two_tenants}");
-        let apart = alike(&mut of(1), &mut Conversation::of_stranger(&MANNER, 1));
-        let marked = Manner { mark: 1, ..MANNER };
-        assert!(apart < 4 && alike(&mut of(1), &mut Conversation::of_tenant(&marked, 1)) < 4);
+        let apart = alike(&mut of(1), &mut Conversation::of_stranger(&manner(0), 1));
+        assert!(apart < 4 && alike(&mut of(1), &mut Conversation::of_tenant(&manner(1), 1)) < 4);
         assert_eq!(alike(&mut of(1), &mut of(1)), SHARED + TENANT + QUESTION, "the same on both sides");
     }
 }

@@ -104,8 +104,11 @@ fn line(cells: [String; COLUMNS.len()]) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use warmpath_core::block::BlockSize;
     use warmpath_core::decide::Reason;
-    use warmpath_core::decide::exact::{Explanation, Miss};
+    use warmpath_core::decide::exact::{Candidate, Explanation, Miss, Question, Ranking, rank};
+    use warmpath_core::decide::tuning::Tuning;
+    use warmpath_core::fleet::Excluded;
 
     /// A receipt of a request that exact routing left to the selector.
     pub fn receipt(id: &str, port: u16) -> Receipt {
@@ -147,6 +150,42 @@ pub mod tests {
         assert_eq!(cells, ["10.3", "acme-8.1", "E2", "tier2", "round_robin", "-", "-", "256", "-"]);
         assert_eq!(told.why, "no_worker: nobody holds the beginning of this prompt");
         assert!(why::missed(Miss::NoWorker).starts_with("nobody holds the beginning of this prompt; "));
+    }
+
+    /// What exact routing says of a prompt of 60 blocks, of which the second of two engines holds 56.
+    fn chosen() -> Explanation {
+        let tuning = Tuning { seed_every: 0, ..Tuning::default() };
+        let candidate = |endpoint, held, load| Candidate {
+            endpoint,
+            runs: [held; 3],
+            promised: held,
+            load,
+            available: true,
+            ..Candidate::default()
+        };
+        let question = Question {
+            candidates: &[candidate(0, 16, 1), candidate(1, 56, 1)],
+            blocks: 60,
+            block_size: BlockSize::new(16).expect("a size"),
+            excluded: Excluded::default(),
+            single_pool: true,
+            tuning: &tuning,
+        };
+        let mut ranking = Ranking::default();
+        rank(&question, || 1, &mut ranking).expect("a holder");
+        Explanation::chosen(&question, &ranking, 0)
+    }
+
+    #[test]
+    fn a_choice_tells_overlap_prediction_and_load() {
+        let mut receipt = receipt("exact-acme-8.3-0", 8002);
+        receipt.reason = Some(Reason::Exact);
+        let exact = receipt.exact.as_mut().expect("one");
+        (exact.explanation, exact.predicted_tokens, exact.cached_tokens) = (chosen(), 896, Some(890));
+        let told = Decision::of(&receipt, 0, &ENDPOINTS);
+        let cells: Vec<&str> = told.row.split_whitespace().collect();
+        assert_eq!(cells, ["12.3", "acme-8.3", "E2", "tier15", "exact", "56/60", "896", "890", "1/2"]);
+        assert_eq!(told.why, format!("exact: {}", why::selected(Reason::Exact)));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use super::pool::{Counters, Side};
 use warmpath_core::Nanos;
 
 /// Columns of what a line is about.
-const LABEL: usize = 14;
+const LABEL: usize = 16;
 /// Columns of a figure behind its bar.
-const FIGURE: usize = 10;
+const FIGURE: usize = 11;
 
 /// A line: what it is about, and for each side a bar's share of full and a figure. Without a bar the figure has its room.
 struct Line {
@@ -16,12 +16,9 @@ struct Line {
 }
 
 /// The panel, `width` columns wide; with `engines`, also a line for each engine. A line is its label and both sides.
-pub fn panel(board: &Board, width: usize, engines: bool) -> Vec<[String; 3]> {
+pub fn panel(board: &Board, heads: [&str; 2], width: usize, engines: bool) -> Vec<[String; 3]> {
     let [left, right] = Side::BOTH.map(|side| board.side(side));
-    let mut lines = vec![Line {
-        label: String::new(),
-        sides: [(None, "ROUND ROBIN".into()), (None, "EXACT, BY BLOCKS".into())],
-    }];
+    let mut lines = vec![Line { label: String::new(), sides: heads.map(|head| (None, head.into())) }];
     lines.extend(figures(left, right));
     if engines {
         lines.extend((0..left.counters.len()).map(|place| engine(left, right, place)));
@@ -29,9 +26,8 @@ pub fn panel(board: &Board, width: usize, engines: bool) -> Vec<[String; 3]> {
     lines.into_iter().map(|line| drawn(&line, width)).collect()
 }
 
-fn figures(left: &Tally, right: &Tally) -> [Line; 5] {
-    let [found, other] = [left.tokens(), right.tokens()];
-    let most = found.cached.max(other.cached);
+fn figures(left: &Tally, right: &Tally) -> [Line; 6] {
+    let sums = [left.tokens(), right.tokens()];
     let times = |percent| [left.first_byte(percent), right.first_byte(percent)];
     let slowest = times(99).into_iter().flatten().max();
     let time = |label: &str, percent| {
@@ -40,14 +36,21 @@ fn figures(left: &Tally, right: &Tally) -> [Line; 5] {
     };
     [
         Line { label: "turns answered".into(), sides: [left, right].map(answered) },
-        Line { label: "prefix hits".into(), sides: [found, other].map(hits) },
-        Line {
-            label: "prefill saved".into(),
-            sides: [found, other].map(|c| (share(c.cached, most), format!("{} tok", grouped(c.cached)))),
-        },
+        Line { label: "prefix hits".into(), sides: sums.map(hits) },
+        tokens("prefill saved", sums.map(|sum| sum.cached)),
+        tokens("prefill computed", sums.map(Counters::computed)),
         time("TTFT p50", 50),
         time("TTFT p99", 99),
     ]
+}
+
+/// The longer bar is full.
+fn tokens(label: &str, sides: [u64; 2]) -> Line {
+    let most = sides[0].max(sides[1]);
+    Line {
+        label: label.into(),
+        sides: sides.map(|count| (share(count, most), format!("{} tok", grouped(count)))),
+    }
 }
 
 fn answered(tally: &Tally) -> (Option<f64>, String) {
@@ -102,7 +105,11 @@ pub fn percent(part: u64, whole: u64) -> String {
 pub fn millis(time: Option<Nanos>) -> String {
     let Some(time) = time else { return "-".into() };
     let tenths = (time + 50_000) / 100_000;
-    if tenths < 1000 { format!("{}.{} ms", tenths / 10, tenths % 10) } else { format!("{} ms", (tenths + 5) / 10) }
+    if tenths < 1000 {
+        format!("{}.{} ms", tenths / 10, tenths % 10)
+    } else {
+        format!("{} ms", (tenths + 5) / 10)
+    }
 }
 
 /// With a comma at each thousand.
@@ -125,7 +132,7 @@ mod tests {
     use warmpath_core::receipt::Receipt;
 
     fn joined(board: &Board, width: usize, engines: bool) -> Vec<String> {
-        panel(board, width, engines).into_iter().map(|parts| parts.concat()).collect()
+        panel(board, ["LEFT", "RIGHT"], width, engines).into_iter().map(|parts| parts.concat()).collect()
     }
 
     #[test]
@@ -149,7 +156,8 @@ mod tests {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }
-        let times = [(None, "-"), (Some(0), "0.0 ms"), (Some(1_549_999), "1.5 ms"), (Some(99_950_000), "100 ms")];
+        let times =
+            [(None, "-"), (Some(0), "0.0 ms"), (Some(1_549_999), "1.5 ms"), (Some(99_950_000), "100 ms")];
         for (time, text) in times {
             assert_eq!(millis(time), text);
         }
@@ -161,7 +169,7 @@ mod tests {
         let mut board = Board::new(200, 3);
         for width in [80, 120] {
             let empty = joined(&board, width, true);
-            assert_eq!(empty.len(), 9);
+            assert_eq!(empty.len(), 10);
             assert!(empty.iter().all(|line| line.chars().count() <= width), "{empty:#?}");
             assert!(!empty.join("").contains('█') && empty[2].contains(" -"), "{empty:#?}");
         }
@@ -169,8 +177,13 @@ mod tests {
         right.counters = vec![Counters { prompt: 1_000_000, cached: 900_000 }; 3];
         right.add(&Receipt { first_byte: 31_000_000, ..receipt("a", 1) }, &[]);
         let lines = joined(&board, 80, false);
-        assert_eq!(lines.len(), 6);
+        assert_eq!(lines.len(), 7);
         assert!(lines[2].ends_with("90 %") && lines[3].ends_with(" 2,700,000 tok"), "{lines:#?}");
-        assert!(lines[4].ends_with("31.0 ms") && lines.iter().all(|l| l.chars().count() <= 80), "{lines:#?}");
+        assert!(
+            lines[4].ends_with(" 300,000 tok")
+                && lines[5].ends_with("31.0 ms")
+                && lines.iter().all(|l| l.chars().count() <= 80),
+            "{lines:#?}"
+        );
     }
 }

@@ -55,7 +55,7 @@ pub struct Facts {
     /// What they are, in words.
     pub kind: String,
     /// The model they serve.
-    pub model: &'static str,
+    pub model: String,
     /// Tokens in a block.
     pub block_size: usize,
     /// Blocks in the cache of one.
@@ -81,8 +81,11 @@ pub trait Pool {
     /// Ends an engine of the exact side as a crash would: its port closed, its cache gone.
     fn stop(&mut self, engine: usize) -> Result<(), String>;
 
-    /// Starts it anew at the same address. It serves on return.
+    /// Starts it anew at the same address.
     fn start(&mut self, engine: usize) -> Result<(), String>;
+
+    /// Whether it serves by now.
+    fn serves(&mut self, engine: usize) -> Result<bool, String>;
 
     /// Makes an engine of the exact side lose its next message of cache events. The error says why it can't.
     fn lose_next(&mut self, engine: usize) -> Result<(), String>;

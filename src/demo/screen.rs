@@ -114,24 +114,22 @@ impl Drop for Screen {
     }
 }
 
-/// The lines of a text that is at most `width` columns wide, broken between words; all but the first begin with `indent`.
+/// The lines of a text, `width` columns wide or less, broken between words; all but the first begin with `indent`. The
+/// text's own indent is kept.
 pub fn wrapped(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let words = text.trim_start_matches(' ');
+    let mut line = text[..text.len() - words.len()].to_string();
     let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
+    let mut is_begun = false;
+    for word in words.split(' ') {
         let fits = line.chars().count() + 1 + word.chars().count() <= width;
-        let begins = line.trim().is_empty();
-        if !begins && !fits {
-            lines.push(std::mem::replace(&mut line, indent.to_string() + word));
-        } else if line.is_empty() && lines.is_empty() && word.is_empty() {
-            // Blanks at the beginning are the text's own indent.
+        if is_begun && !fits {
+            lines.push(std::mem::replace(&mut line, indent.into()));
+        } else if is_begun {
             line.push(' ');
-        } else {
-            if !begins {
-                line.push(' ');
-            }
-            line += word;
         }
+        line += word;
+        is_begun = true;
     }
     lines.push(line);
     lines
@@ -157,6 +155,7 @@ mod tests {
             ("one two three", 12, &["one two", "  three"]),
             ("one two three", 7, &["one two", "  three"]),
             ("a verylongword b", 6, &["a", "  verylongword", "  b"]),
+            ("   one two", 7, &["   one", "  two"]),
             ("", 6, &[""]),
         ] {
             assert_eq!(wrapped(text, width, "  "), lines, "{text:?} in {width}");

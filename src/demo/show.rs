@@ -24,6 +24,10 @@ const LOOK: Duration = Duration::from_millis(2);
 const QUIET: Duration = Duration::from_millis(80);
 /// The longest wait for news to end, and for a receipt.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Columns of a panel that is printed.
+const WIDTH: usize = 80;
+/// Time to read a sentence in.
+const READING: Duration = Duration::from_millis(1300);
 /// What ids of the acts' requests begin with.
 const ACT: &str = "act";
 
@@ -60,10 +64,16 @@ pub struct Show {
     pub pool: Box<dyn Pool>,
     /// What was counted.
     pub board: Board,
+    /// What the sides are called.
+    pub heads: [&'static str; 2],
+    /// What is shown below the title.
+    pub subtitle: String,
     gateway: Gateway,
     facts: Facts,
     screen: Screen,
     log: Vec<Entry>,
+    /// Where what is told now begins in the log.
+    scene: usize,
     printed: usize,
     begun: Nanos,
     drawn: Option<Instant>,
@@ -81,11 +91,14 @@ impl Show {
         Show {
             board: Board::new(wanted, facts.engines),
             endpoints: Side::BOTH.map(|side| pool.endpoints(side)),
+            heads: ["ROUND ROBIN", "EXACT, BY BLOCKS"],
+            subtitle: String::new(),
             facts,
             pool,
             gateway,
             screen: Screen::new(plain),
             log: Vec::new(),
+            scene: 0,
             printed: 0,
             begun: clock::now(),
             drawn: None,
@@ -107,43 +120,59 @@ impl Show {
     /// How requests of a side are made: where both sides are the same engines, each with a mark of its own.
     pub fn manner(&self, side: Side) -> Manner {
         let mark = if self.facts.is_shared { side as u64 + 1 } else { 0 };
-        Manner { model: self.facts.model, scripted: !self.facts.is_shared, mark }
+        Manner { model: self.facts.model.clone(), scripted: !self.facts.is_shared, mark }
     }
 
     /// Says what is done now.
     pub fn announce(&mut self, text: impl Into<String>) -> Result<(), Halt> {
-        self.log.push(Entry::Heading(text.into()));
-        self.tick(Duration::ZERO)
+        self.tell(Entry::Heading(text.into()))
     }
 
     /// Says what was seen.
     pub fn say(&mut self, text: impl Into<String>) -> Result<(), Halt> {
-        self.log.push(Entry::Said(text.into()));
-        self.tick(Duration::ZERO)
+        self.tell(Entry::Said(text.into()))
+    }
+
+    /// Tells, and where it is not kept on the screen gives time to read.
+    fn tell(&mut self, entry: Entry) -> Result<(), Halt> {
+        self.log.push(entry);
+        self.pause(if self.screen.is_live() { READING } else { Duration::ZERO })
     }
 
     /// Sends the same conversations to both sides, and counts.
     pub fn compare(&mut self, script: &Script) -> Result<(), Halt> {
-        let rounds = if self.facts.is_shared { vec![vec![Side::Turns], vec![Side::Exact]] } else { vec![Side::BOTH.into()] };
+        let rounds: &[&[Side]] = match self.facts.is_shared {
+            true => &[&[Side::Turns], &[Side::Exact]],
+            false => &[&Side::BOTH],
+        };
         for sides in rounds {
             let mut talks = Vec::new();
-            for side in &sides {
+            for side in *sides {
                 self.pool.begin(*side)?;
                 let (to, manner) = (self.gateway.address(*side), self.manner(*side));
                 talks.push(Talk::start(to, side.word(), &manner, script));
             }
-            self.counting = sides;
+            self.counting = sides.to_vec();
             while talks.iter_mut().fold(false, |goes_on, talk| talk.goes_on() || goes_on) {
                 self.tick(EACH)?;
             }
             self.settle()?;
-            self.look()?;
+            self.pause(EACH * 4)?;
             for talk in talks {
                 talk.verdict(script.requests())?;
             }
         }
         self.counting.clear();
+        self.scene = self.log.len();
         Ok(())
+    }
+
+    /// The panel as lines of their own, for where it is not on a screen.
+    pub fn panel(&self) -> Vec<String> {
+        panel(&self.board, self.heads, WIDTH, true)
+            .iter()
+            .map(|parts| parts.concat().trim_end().into())
+            .collect()
     }
 
     /// The next turn of a conversation, by blocks; its receipt.
@@ -202,7 +231,7 @@ impl Show {
         &mut self,
         limit: Duration,
         what: &str,
-        mut done: impl FnMut(&Show) -> Result<bool, Halt>,
+        mut done: impl FnMut(&mut Show) -> Result<bool, Halt>,
     ) -> Result<Duration, Halt> {
         let begun = Instant::now();
         while !done(self)? {
@@ -219,7 +248,9 @@ impl Show {
         let begun = Instant::now();
         let news = |show: &Show| -> Vec<_> {
             let known = (0..show.facts.engines).map(|engine| show.gateway.known(engine));
-            known.map(|rank| rank.map(|rank| (rank.sequence, rank.stored, rank.removed, rank.waiting))).collect()
+            known
+                .map(|rank| rank.map(|rank| (rank.sequence, rank.stored, rank.removed, rank.waiting)))
+                .collect()
         };
         let mut before = news(self);
         while begun.elapsed() < PATIENCE {
@@ -303,9 +334,11 @@ impl Show {
         let plain = |text: String| vec![(Style::Plain, text)];
         let seconds = clock::now().saturating_sub(self.begun) / 1_000_000_000;
         let kind = &self.facts.kind;
-        let mut lines = vec![vec![(Style::Bold, format!("warmpath demo · {kind} · {seconds} s"))], Vec::new()];
-        let shows_engines = rows >= 22 + self.facts.engines;
-        for [label, left, right] in panel(&self.board, columns, shows_engines) {
+        let title = format!("warmpath demo · {kind} · {seconds} s");
+        let mut lines =
+            vec![vec![(Style::Bold, title)], vec![(Style::Dim, self.subtitle.clone())], Vec::new()];
+        let shows_engines = rows >= 24 + self.facts.engines;
+        for [label, left, right] in panel(&self.board, self.heads, columns, shows_engines) {
             lines.push(vec![(Style::Plain, label), (Style::Left, left), (Style::Right, right)]);
         }
         lines.push(Vec::new());
@@ -316,30 +349,34 @@ impl Show {
         lines
     }
 
-    /// The last of what was told, in so many rows.
+    /// The last of what was told, in so many rows, under the heads of a decision's columns; while conversations run,
+    /// with the newest decision's reason below.
     fn told(&self, columns: usize, rows: usize) -> Vec<Line> {
-        let Some(Entry::Decision(newest)) = self.log.last() else {
-            return tail(self.log.iter().flat_map(|entry| entry.lines(columns)).collect(), rows);
-        };
-        if self.counting.is_empty() {
-            return tail(self.log.iter().flat_map(|entry| entry.lines(columns)).collect(), rows);
-        }
-        let why = wrapped(&newest.why, columns, "  ");
         let mut lines = vec![vec![(Style::Dim, decision::head())]];
-        let all: Vec<Line> = self.log.iter().flat_map(|entry| entry.lines(columns)).collect();
+        let all: Vec<Line> = self.log[self.scene..].iter().flat_map(|entry| entry.lines(columns)).collect();
+        let newest = match self.log.last() {
+            Some(Entry::Decision(newest)) if !self.counting.is_empty() => newest,
+            _ => {
+                lines.extend(tail(all, rows.saturating_sub(1)));
+                return lines;
+            }
+        };
         lines.extend(tail(all, rows.saturating_sub(4)));
         lines.resize(rows.saturating_sub(2), Vec::new());
+        let why = wrapped(&newest.why, columns, "  ");
         lines.extend(why.into_iter().map(|line| vec![(Style::Dim, line)]));
         lines
     }
 
     /// Gives the terminal back, prints what was told apart from decisions, then `lines`.
     pub fn close(&mut self, lines: &[String]) -> Result<(), String> {
-        let was_live = self.screen.is_live();
         self.screen.leave()?;
-        if was_live {
+        if self.screen.is_live() {
+            let columns = self.screen.size().0;
             for entry in self.log.iter().filter(|entry| !matches!(entry, Entry::Decision(_))) {
-                self.screen.print(&entry.plain())?;
+                for line in wrapped(&entry.plain(), columns, "   ") {
+                    self.screen.print(&line)?;
+                }
             }
         }
         lines.iter().try_for_each(|line| self.screen.print(line))

@@ -80,7 +80,7 @@ impl Pool for Simulated {
         Facts {
             engines: self.exact.len(),
             kind: format!("simulated vLLM {}", Kind::Vllm.default_version().text),
-            model: MODEL,
+            model: MODEL.into(),
             block_size: Kind::Vllm.block_size(),
             cache_blocks: CACHE_BLOCKS,
             is_shared: false,
@@ -117,6 +117,10 @@ impl Pool for Simulated {
         let place = self.exact.get_mut(engine).ok_or_else(|| format!("there is no engine {}", engine + 1))?;
         place.handle = Some(start(place.config.clone()).map_err(|e| e.to_string())?);
         Ok(())
+    }
+
+    fn serves(&mut self, engine: usize) -> Result<bool, String> {
+        self.running(engine).map(|_| true)
     }
 
     fn lose_next(&mut self, engine: usize) -> Result<(), String> {

@@ -9,18 +9,17 @@ use super::pool::{Counters, Side};
 const COMPUTED_MAX: u64 = 75;
 
 /// The table.
-pub fn table(board: &Board) -> Vec<String> {
+pub fn table(board: &Board, heads: [&str; 2]) -> Vec<String> {
     let [left, right] = Side::BOTH.map(|side| board.side(side));
     let (found, other) = (left.tokens(), right.tokens());
     let time = |label: &str, of| {
         let [left, right] = [left.first_byte(of), right.first_byte(of)];
         row(label, [millis(left), millis(right), ratio(right.unwrap_or(0), left.unwrap_or(0))])
     };
-    let tokens =
-        |label: &str, left, right| row(label, [grouped(left), grouped(right), ratio(right, left)]);
+    let tokens = |label: &str, left, right| row(label, [grouped(left), grouped(right), ratio(right, left)]);
     let share = |side: Counters| percent(side.cached, side.prompt);
     vec![
-        row("", ["ROUND ROBIN", "EXACT", "RATIO"].map(String::from)),
+        row("", [heads[0].into(), heads[1].into(), "RATIO".into()]),
         row("turns answered", [left.good.to_string(), right.good.to_string(), String::new()]),
         tokens("prompt tokens", found.prompt, other.prompt),
         row("prefix-hit share", [share(found), share(other), times(share_ratio(found, other))]),
@@ -28,11 +27,10 @@ pub fn table(board: &Board) -> Vec<String> {
         tokens("prefill computed", found.computed(), other.computed()),
         time("TTFT p50", 50),
         time("TTFT p99", 99),
-        row("cached as predicted", [
-            "-".into(),
-            format!("{}/{}", right.as_predicted, right.told),
-            String::new(),
-        ]),
+        row(
+            "cached as predicted",
+            ["-".into(), format!("{}/{}", right.as_predicted, right.told), String::new()],
+        ),
     ]
 }
 
@@ -64,7 +62,7 @@ pub fn verdict(board: &Board) -> Result<(), String> {
 }
 
 fn row(label: &str, [left, right, ratio]: [String; 3]) -> String {
-    format!("{label:22}  {left:>12}  {right:>12}  {ratio:>7}").trim_end().to_string()
+    format!("{label:22}  {left:>16}  {right:>16}  {ratio:>7}").trim_end().to_string()
 }
 
 /// The second by the first.
@@ -99,12 +97,14 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_second_by_the_first() {
-        let table = table(&board((10_000, 4000), (10_000, 9000)));
+        let table = table(&board((10_000, 4000), (10_000, 9000)), ["L", "R"]);
         let cells = |at: usize| table[at].split_whitespace().rev().take(3).collect::<Vec<_>>();
         assert_eq!(cells(4), ["2.25", "9,000", "4,000"], "{table:#?}");
         assert_eq!(cells(5), ["0.17", "1,000", "6,000"]);
-        assert_eq!(table[3].split_whitespace().collect::<Vec<_>>()[1..], ["share", "40", "%", "90", "%", "2.25"]
-            [..]);
+        assert_eq!(
+            table[3].split_whitespace().collect::<Vec<_>>()[1..],
+            ["share", "40", "%", "90", "%", "2.25"][..]
+        );
         assert_eq!(cells(6)[0], "1.00");
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn nothing_seen_shows_nothing_made_up() {
-        let table = table(&Board::new(5, 2));
+        let table = table(&Board::new(5, 2), ["L", "R"]);
         assert!(table.iter().all(|row| !row.contains("NaN") && !row.contains("inf")), "{table:#?}");
         let times: Vec<&str> = table[6].split_whitespace().collect();
         assert_eq!(times, ["TTFT", "p50", "-", "-", "-"]);

@@ -27,7 +27,11 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     if removed == 0 {
         return Err(Halt::Fault(format!("{name} told of no eviction")));
     }
-    show.say(format!("{name} told of {removed} blocks evicted and {} stored; {} are known.", after.stored - before.stored, after.blocks[0]))?;
+    show.say(format!(
+        "{name} told of {removed} blocks evicted and {} stored; {} are known.",
+        after.stored - before.stored,
+        after.blocks[0]
+    ))?;
     let receipt = show.ask(&mut talk)?;
     let (to, found) = (show.name(show.went_to(&receipt)?), Found::of(&receipt)?);
     let reason = receipt.reason.map_or("-", |reason| reason.word());

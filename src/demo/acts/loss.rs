@@ -3,7 +3,6 @@
 
 use super::{stranger, warm_turn};
 use crate::demo::show::{Halt, Show};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The longest wait for a replay.
@@ -19,13 +18,13 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     show.announce(format!("{name} loses its next message of cache events, sent for {}.", lost.name()))?;
     show.ask_engine(ENGINE, &mut lost)?;
     show.settle()?;
-    let (before, lacking) = (show.known(ENGINE)?, difference(show)?);
-    if lacking == 0 {
+    let (before, Apart { stored, removed }) = (show.known(ENGINE)?, apart(show)?);
+    if stored == 0 {
         return Err(Halt::Fault("the gateway knows what it was not told".into()));
     }
     show.say(format!(
-        "{name} holds {lacking} blocks of it that the gateway does not know: {} are known.",
-        before.blocks[0]
+        "{name}'s own list and the index are apart: {stored} blocks stored and {removed} evicted that the gateway was \
+         not told of."
     ))?;
     show.announce(format!("{name} sends its next message, for another prompt."))?;
     show.ask_engine(ENGINE, &mut stranger(show, 301))?;
@@ -38,7 +37,8 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
 /// The gap is filled, and nothing else was forgotten for it.
 fn replayed(show: &mut Show, replays: u64, cleared: u64) -> Result<(), Halt> {
     let asked = show.wait_for(REPLAY, "a replay", |show| Ok(show.known(ENGINE)?.replays > replays))?;
-    let equal = show.wait_for(REPLAY, "the index is the engine's cache", |show| Ok(difference(show)? == 0))?;
+    let equal = show
+        .wait_for(REPLAY, "the index is the engine's cache", |show| Ok(apart(show)? == Apart::default()))?;
     let known = show.known(ENGINE)?;
     if known.cleared != cleared {
         return Err(Halt::Fault(format!("all was forgotten ({})", known.reason)));
@@ -53,11 +53,19 @@ fn replayed(show: &mut Show, replays: u64, cleared: u64) -> Result<(), Halt> {
     ))
 }
 
-/// Keys that only the engine or only the gateway has.
-fn difference(show: &Show) -> Result<usize, Halt> {
+/// How far the engine's own list of blocks and the index are apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Apart {
+    /// Keys that only the engine has.
+    stored: usize,
+    /// Keys that only the index has.
+    removed: usize,
+}
+
+fn apart(show: &Show) -> Result<Apart, Halt> {
     let none = || Halt::NotRun("these engines have no list of their blocks to compare with".into());
-    let held: BTreeSet<u64> = show.pool.held(ENGINE).ok_or_else(none)?;
+    let held = show.pool.held(ENGINE).ok_or_else(none)?;
     let known = show.gateway().inventory(ENGINE);
     let known = known.ok_or_else(|| Halt::Fault("the gateway tells no inventory".into()))?;
-    Ok(held.symmetric_difference(&known).count())
+    Ok(Apart { stored: held.difference(&known).count(), removed: known.difference(&held).count() })
 }

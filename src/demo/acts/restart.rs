@@ -5,7 +5,9 @@ use crate::demo::show::{Halt, Show};
 use std::time::Duration;
 
 /// The longest wait for the gateway to find the new process.
-const FINDING: Duration = Duration::from_secs(10);
+const FINDING: Duration = Duration::from_secs(30);
+/// The longest wait for the new process to serve: a real engine takes minutes.
+const STARTING: Duration = Duration::from_secs(600);
 /// Strangers that are sent until the new process gets one.
 const STRANGERS: u64 = 40;
 
@@ -19,11 +21,16 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     let name = show.name(victim);
     let before = show.known(victim)?;
     let held = before.blocks[0];
-    show.announce(format!("{name} is killed. It holds {held} blocks, those of conversation {} too.", talk.name()))?;
+    show.announce(format!(
+        "{name} is killed. It holds {held} blocks, those of conversation {} too.",
+        talk.name()
+    ))?;
     show.pool.stop(victim)?;
     elsewhere(show, victim, &mut talk)?;
     show.announce(format!("{name} is started again, with an empty cache."))?;
     show.pool.start(victim)?;
+    let serves = |show: &mut Show| Ok(show.pool.serves(victim)?);
+    show.wait_for(STARTING, "the new process serves", serves)?;
     forgotten(show, victim, held)?;
     warms_again(show, victim)
 }
@@ -35,28 +42,21 @@ fn elsewhere(show: &mut Show, victim: usize, talk: &mut super::Conversation) -> 
     if engine == victim {
         return Err(Halt::Fault(format!("a request went to {}, which is away", show.name(victim))));
     }
-    let tries = match receipt.retries {
-        0 => "at once".to_string(),
-        retries => format!("after {retries} connection that {} refused", show.name(victim)),
-    };
-    let name = show.name(engine);
-    show.say(format!("Its next turn is answered by {name}, {tries}: {found}."))
+    let (name, attempt) = (show.name(engine), receipt.retries + 1);
+    show.say(format!("Its next turn is answered by {name} at attempt {attempt}: {found}."))
 }
 
 /// Blocks of the process that is gone count no more.
 fn forgotten(show: &mut Show, victim: usize, held: u64) -> Result<(), Halt> {
     let name = show.name(victim);
-    let connected = show.wait_for(FINDING, "the new process's events", |show| Ok(show.known(victim)?.connected))?;
-    let gone = |show: &Show| Ok(show.known(victim)?.blocks[0] == 0);
-    let took = show.wait_for(FINDING, "its old blocks leave the index", gone)?;
-    let known = show.known(victim)?;
+    let follows = |show: &mut Show| {
+        let known = show.known(victim)?;
+        Ok(known.connected && known.reason == "restarted" && known.blocks[0] == 0)
+    };
+    let took = show.wait_for(FINDING, "the old process's blocks leave the index", follows)?.as_millis();
     show.say(format!(
-        "{} ms later the gateway follows the new process, and {held} blocks of the old one have left the index \
-         {} ms after that ({name}: {}, {}).",
-        connected.as_millis(),
-        took.as_millis(),
-        known.standing,
-        known.reason
+        "{took} ms after it serves, the gateway follows the new process: the {held} blocks of the old one have left \
+         the index ({name}: restarted)."
     ))
 }
 
@@ -74,7 +74,10 @@ fn warms_again(show: &mut Show, victim: usize) -> Result<(), Halt> {
             return Err(Halt::Fault(format!("the next turn of {} went elsewhere", talk.name())));
         }
         let name = show.name(victim);
-        return show.say(format!("{name} warms again: {} comes by turn, its next turn by blocks: {found}.", talk.name()));
+        return show.say(format!(
+            "{name} warms again: {} comes by turn, its next turn by blocks: {found}.",
+            talk.name()
+        ));
     }
     Err(Halt::Fault(format!("none of {STRANGERS} new conversations came to {}", show.name(victim))))
 }
