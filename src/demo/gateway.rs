@@ -26,7 +26,7 @@ use warmpath_shards::fleet::Plan;
 const BODY_BYTES: u64 = 256 << 20;
 
 /// The index of blocks: small, since an inventory looks through all of it.
-const KNOWN: Known = Known { bytes: 1 << 20, holders: 64, core: None };
+const KNOWN: Known = Known { bytes: 2 << 20, holders: 64, core: None };
 
 /// Keys asked for at once.
 const PAGE: usize = 10_000;
@@ -144,7 +144,7 @@ impl Gateway {
     }
 }
 
-/// A rule in turn and one by blocks, each over its side's engines. Where engines publish they tell themselves.
+/// A rule in turn and one by blocks, each over its side's engines. Where real ones publish they tell themselves.
 fn rule_bodies(addresses: [SocketAddr; 2], pool: &dyn Pool, mode: u8) -> Value {
     let facts = pool.facts();
     let rule = |side: Side| {
@@ -172,6 +172,10 @@ fn rule_bodies(addresses: [SocketAddr; 2], pool: &dyn Pool, mode: u8) -> Value {
             ("kvWarmupSec", json!(0)),
         ] {
             exact["serviceArguments"][member] = value;
+        }
+        if let Some((live, replay)) = facts.event_ports {
+            exact["serviceArguments"]["kvZmqPort"] = json!(live);
+            exact["serviceArguments"]["kvReplayPort"] = json!(replay);
         }
     }
     json!([rule(Side::Turns), exact])

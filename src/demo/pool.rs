@@ -62,6 +62,8 @@ pub struct Facts {
     pub cache_blocks: usize,
     /// Both sides are the same engines: one is tried after the other, with prompts of its own.
     pub is_shared: bool,
+    /// Where those of the exact side publish and replay, if all do at the same ports.
+    pub event_ports: Option<(u16, u16)>,
 }
 
 /// Engines of both sides. One is named by its place in its side, from 0.

@@ -60,6 +60,7 @@ impl Real {
             block_size: 0,
             cache_blocks: 0,
             is_shared: true,
+            event_ports: None,
         };
         let (endpoints, base) = (Vec::new(), Vec::new());
         let mut real = Real { child, asks, answers, facts, endpoints, base, looked: None };
@@ -84,6 +85,7 @@ impl Real {
             block_size: number("block_size"),
             cache_blocks: number("cache_blocks"),
             is_shared: true,
+            event_ports: None,
         };
         Ok(())
     }

@@ -20,6 +20,9 @@ const MODEL: &str = "small";
 /// of them that one of four engines has when each stays where it is warm.
 const CACHE_BLOCKS: usize = 320;
 
+/// Times that free ports are looked for.
+const ATTEMPTS: usize = 4;
+
 /// An engine and what it was started with. `None`: it was ended.
 struct Engine {
     config: Config,
@@ -34,10 +37,15 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Starts so many for each side, at free ports of the loopback interface.
+    /// Starts so many for each side. Those of the exact side have loopback addresses of their own, since a rule names one
+    /// port for the events of all.
     pub fn start(engines: usize) -> Result<Simulated, String> {
-        let pool = || (0..engines).map(|_| Engine::start()).collect::<Result<Vec<_>, _>>();
-        Ok(Simulated { turns: pool()?, exact: pool()? })
+        let turns =
+            (0..engines).map(|_| Engine::start(config("127.0.0.1", None))).collect::<Result<Vec<_>, _>>()?;
+        // Ports that are free at the first address may be taken at another.
+        let exact =
+            (1..ATTEMPTS).find_map(|_| exact_side(engines).ok()).map_or_else(|| exact_side(engines), Ok)?;
+        Ok(Simulated { turns, exact })
     }
 
     fn running(&self, engine: usize) -> Result<&Handle, String> {
@@ -46,33 +54,54 @@ impl Simulated {
     }
 }
 
+fn exact_side(engines: usize) -> Result<Vec<Engine>, String> {
+    let first = Engine::start(config("127.0.0.1", Some((0, 0))))?;
+    let ports = first.event_ports();
+    let others = (1..engines).map(|place| Engine::start(config(&format!("127.0.0.{}", place + 1), ports)));
+    std::iter::once(Ok(first)).chain(others).collect()
+}
+
+/// Of an engine that publishes at the first port and replays at the second, where it is to; 0 is a free one.
+fn config(host: &str, events: Option<(u16, u16)>) -> Config {
+    let timing = Timing {
+        ttft: Duration::from_millis(15),
+        itl: Duration::from_millis(6),
+        // Slow enough that a cold prompt shows in the first byte.
+        prefill_tps: 6000,
+    };
+    let door = |port| Some(Endpoint { host: "*".into(), port });
+    let (live, replay) = events.map_or((None, None), |(live, replay)| (door(live), door(replay)));
+    Config {
+        host: host.into(),
+        models: vec![MODEL.into()],
+        timing,
+        tokens: ANSWER as u64,
+        events: Events { live, replay, ..Events::default() },
+        hashing: Hashing { algo: HashAlgo::Sha256Cbor, seed: Some(SEED.into()), bytes: false },
+        cache_blocks: CACHE_BLOCKS,
+        ..Config::of(Kind::Vllm)
+    }
+}
+
 impl Engine {
-    fn start() -> Result<Engine, String> {
-        let timing = Timing {
-            ttft: Duration::from_millis(15),
-            itl: Duration::from_millis(6),
-            // Slow enough that a cold prompt shows in the first byte.
-            prefill_tps: 6000,
-        };
-        let door = Some(Endpoint { host: "*".into(), port: 0 });
-        let events = Events { live: door.clone(), replay: door, ..Events::default() };
-        let hashing = Hashing { algo: HashAlgo::Sha256Cbor, seed: Some(SEED.into()), bytes: false };
-        let (models, tokens) = (vec![MODEL.to_string()], ANSWER as u64);
-        let cache_blocks = CACHE_BLOCKS;
-        let config =
-            Config { models, timing, tokens, events, hashing, cache_blocks, ..Config::of(Kind::Vllm) };
+    fn start(config: Config) -> Result<Engine, String> {
         let handle = start(config.clone()).map_err(|e| e.to_string())?;
-        let address = handle.addr;
-        let config = at_the_same_ports(config, &handle)?;
+        let (address, config) = (handle.addr, at_the_same_ports(config, &handle));
         Ok(Engine { config, address, handle: Some(handle) })
+    }
+
+    /// Where it publishes and where it replays.
+    fn event_ports(&self) -> Option<(u16, u16)> {
+        let port = |door: &Option<Endpoint>| door.as_ref().map(|door| door.port);
+        port(&self.config.events.live).zip(port(&self.config.events.replay))
     }
 }
 
 /// What starts an engine in the place of this one.
-fn at_the_same_ports(config: Config, handle: &Handle) -> Result<Config, String> {
-    let source = handle.sources().first().ok_or("a simulated engine tells no events")?;
-    let events = Events { live: Some(source.live.clone()), replay: source.replay.clone(), ..config.events };
-    Ok(Config { port: handle.addr.port(), events, ..config })
+fn at_the_same_ports(config: Config, handle: &Handle) -> Config {
+    let source = handle.sources().first();
+    let (live, replay) = (source.map(|s| s.live.clone()), source.and_then(|s| s.replay.clone()));
+    Config { port: handle.addr.port(), events: Events { live, replay, ..config.events }, ..config }
 }
 
 impl Pool for Simulated {
@@ -84,6 +113,7 @@ impl Pool for Simulated {
             block_size: Kind::Vllm.block_size(),
             cache_blocks: CACHE_BLOCKS,
             is_shared: false,
+            event_ports: self.exact.first().and_then(Engine::event_ports),
         }
     }
 
