@@ -101,7 +101,7 @@ fn pool(args: &DemoArgs) -> Result<Box<dyn Pool>, String> {
 }
 
 fn script(args: &DemoArgs) -> Script {
-    let conversations = if args.once || args.real.is_some() { 24 } else { 64 };
+    let conversations = if args.once || args.real.is_some() { 24 } else { 48 };
     let voices = if args.real.is_some() { 4 } else { 8 };
     Script { voices, conversations, turns: 5, reading: Duration::from_millis(120) }
 }

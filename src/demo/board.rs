@@ -5,6 +5,7 @@ use super::pool::{Counters, Side};
 use std::net::SocketAddr;
 use warmpath_core::Nanos;
 use warmpath_core::control::ShardReport;
+use warmpath_core::decide::Reason;
 use warmpath_core::receipt::{Outcome, Receipt};
 
 /// One side.
@@ -22,7 +23,7 @@ pub struct Tally {
     pub by_engine: Vec<u64>,
     /// What each engine counted.
     pub counters: Vec<Counters>,
-    /// Good ones that were routed by blocks and whose answers tell how much was cached.
+    /// Good ones that were routed to blocks that were there, and whose answers tell how much was cached.
     pub told: u64,
     /// Of these, as much as was predicted.
     pub as_predicted: u64,
@@ -49,7 +50,10 @@ impl Tally {
         {
             *count += 1;
         }
-        let Some(exact) = receipt.exact.filter(|exact| exact.chosen().is_some()) else { return };
+        // What was only promised may be there or not when the request arrives.
+        let is_judged = receipt.reason != Some(Reason::ExactPromised);
+        let exact = receipt.exact.filter(|exact| is_judged && exact.chosen().is_some());
+        let Some(exact) = exact else { return };
         if let Some(cached) = exact.cached_tokens {
             self.told += 1;
             self.as_predicted += u64::from(cached == exact.predicted_tokens);
@@ -114,7 +118,7 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision::tests::receipt;
+    use super::super::decision::tests::{chosen, receipt};
     use super::*;
 
     fn at(at: Nanos) -> Receipt {
@@ -148,6 +152,24 @@ mod tests {
         assert_eq!((tally.requests, tally.good, tally.by_engine.as_slice()), (3, 2, &[0, 2][..]));
         assert_eq!((tally.first_byte(50), tally.first_byte(99)), (Some(3), Some(7)));
         assert_eq!((tally.told, tally.as_predicted), (0, 0), "none was routed by blocks");
+    }
+
+    #[test]
+    fn predictions_are_judged_where_the_blocks_were_there() {
+        let mut tally = Tally::new(4, 2);
+        for (reason, predicted, cached) in [
+            (Reason::Exact, 896, Some(896)),
+            (Reason::ExactSpill, 896, Some(880)),
+            (Reason::Exact, 896, None),
+            (Reason::ExactPromised, 0, Some(256)),
+        ] {
+            let mut receipt = receipt("a", 8001);
+            receipt.reason = Some(reason);
+            let exact = receipt.exact.as_mut().expect("one");
+            (exact.explanation, exact.predicted_tokens, exact.cached_tokens) = (chosen(), predicted, cached);
+            tally.add(&receipt, &[]);
+        }
+        assert_eq!((tally.good, tally.told, tally.as_predicted), (4, 2, 1));
     }
 
     #[test]

@@ -153,7 +153,7 @@ pub mod tests {
     }
 
     /// What exact routing says of a prompt of 60 blocks, of which the second of two engines holds 56.
-    fn chosen() -> Explanation {
+    pub fn chosen() -> Explanation {
         let tuning = Tuning { seed_every: 0, ..Tuning::default() };
         let candidate = |endpoint, held, load| Candidate {
             endpoint,

@@ -69,7 +69,7 @@ fn engine(left: &Tally, right: &Tally, place: usize) -> Line {
         let (bar, figure) = hits(counters);
         (bar, format!("{figure} {requests:>3} rq"))
     };
-    Line { label: format!("engine {}", place + 1), sides: [of(left), of(right)] }
+    Line { label: format!("engine E{}", place + 1), sides: [of(left), of(right)] }
 }
 
 fn drawn(line: &Line, width: usize) -> [String; 3] {
@@ -117,7 +117,7 @@ pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Columns of a panel that is printed.
 const WIDTH: usize = 80;
 /// Time to read a sentence in.
-const READING: Duration = Duration::from_millis(1300);
+const READING: Duration = Duration::from_millis(1200);
 /// What ids of the acts' requests begin with.
 const ACT: &str = "act";
 
@@ -153,7 +153,7 @@ impl Show {
                 talks.push(Talk::start(to, side.word(), &manner, script));
             }
             self.counting = sides.to_vec();
-            while talks.iter_mut().fold(false, |goes_on, talk| talk.goes_on() || goes_on) {
+            while talks.iter_mut().any(Talk::goes_on) {
                 self.tick(EACH)?;
             }
             self.settle()?;

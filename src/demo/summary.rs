@@ -8,6 +8,10 @@ use super::pool::{Counters, Side};
 /// go in turn differ by a few.
 const COMPUTED_MAX: u64 = 75;
 
+/// Of the requests routed to blocks that were there, so many in a hundred must find what was predicted. A block may be
+/// evicted between decision and request.
+const AS_PREDICTED_MIN: u64 = 90;
+
 /// The table.
 pub fn table(board: &Board, heads: [&str; 2]) -> Vec<String> {
     let [left, right] = Side::BOTH.map(|side| board.side(side));
@@ -58,6 +62,13 @@ pub fn verdict(board: &Board) -> Result<(), String> {
             grouped(found.computed())
         ));
     }
+    if right.told == 0 || right.as_predicted * 100 < right.told * AS_PREDICTED_MIN {
+        return Err(format!(
+            "{} of {} requests routed by blocks found cached what was predicted; at least {AS_PREDICTED_MIN} % was \
+             expected",
+            right.as_predicted, right.told
+        ));
+    }
     Ok(())
 }
 
@@ -92,6 +103,8 @@ mod tests {
             tally.counters = vec![Counters { prompt, cached }];
             tally.add(&receipt("a", 1), &[]);
         }
+        let right = board.side_mut(Side::Exact);
+        (right.told, right.as_predicted) = (10, 9);
         board
     }
 
@@ -118,6 +131,11 @@ mod tests {
             ((10_000, 4000), (10_001, 9000), "the same"),
         ] {
             assert!(said(left, right).is_err_and(|told| told.contains(part)), "{left:?} {right:?}");
+        }
+        for told in [0, 11] {
+            let mut wrong = board((10, 1), (10, 9));
+            wrong.side_mut(Side::Exact).told = told;
+            assert!(verdict(&wrong).is_err_and(|said| said.contains(&format!("9 of {told} "))));
         }
         let mut lacking = board((10, 1), (10, 9));
         lacking.side_mut(Side::Exact).wanted = 2;

@@ -13,11 +13,11 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     let (name, before) = (show.name(engine), show.known(engine)?);
     let (facts, blocks) = (show.facts().clone(), warm.blocks as usize);
     let others = facts.cache_blocks.div_ceil(blocks) as u64;
+    show.say(format!("{} is at {name}: {warm}.", talk.name()))?;
     show.announce(format!(
         "{name} has room for {} blocks; {others} other prompts of some {blocks} blocks are sent to it past the gateway.",
         facts.cache_blocks
     ))?;
-    show.say(format!("Before: {} at {name}: {warm}.", talk.name()))?;
     for number in 0..others {
         show.ask_engine(engine, &mut stranger(show, 210 + number))?;
     }
