@@ -2,13 +2,14 @@
 //! the last one's answer and a next question behind it. Owns their words, made up from seeds; pure.
 
 use serde_json::json;
+use std::time::Duration;
 
 /// Tokens of the instructions that come first in every conversation.
 pub const SHARED: usize = 256;
 /// Tokens of a tenant's own instructions behind them.
 pub const TENANT: usize = 512;
 /// Tokens of a question.
-const QUESTION: usize = 48;
+const QUESTION: usize = 96;
 /// Tokens of an answer.
 pub const ANSWER: usize = 24;
 /// Token ids used: those that even a vocabulary of 512 has, specials apart.
@@ -79,6 +80,13 @@ impl Conversation {
         (format!("{}.{}", self.name, self.turn), body.to_string())
     }
 
+    /// How long its person reads before the next turn: up to twice the mean. Turns of equal length would fall on engines
+    /// in step, and going in turn would find them warm by chance.
+    pub fn reading(&mut self, mean: Duration) -> Duration {
+        let part: u32 = self.dice.draw(1).into_iter().map(|id| id - IDS.start as u32).sum();
+        2 * mean * part / (IDS.end - IDS.start) as u32
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -128,6 +136,17 @@ mod tests {
         assert_eq!(before.len(), SHARED + TENANT + QUESTION + ANSWER);
         assert!(prompt(&second.1, "prompt").starts_with(&before));
         assert_eq!(prompt(&second.1, "prompt").len(), before.len() + QUESTION);
+    }
+
+    #[test]
+    fn people_read_for_times_of_their_own() {
+        let mean = Duration::from_millis(100);
+        let times = |number| {
+            let mut talk = Conversation::of_tenant(&manner(0), number);
+            [talk.reading(mean), talk.reading(mean)]
+        };
+        assert!(times(1) == times(1) && times(1) != times(2) && times(1)[0] != times(1)[1]);
+        assert!((0..50).flat_map(times).all(|time| time < 2 * mean));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Script {
     pub conversations: u64,
     /// Turns of each.
     pub turns: u64,
-    /// Pause before a next turn, in which a person reads.
+    /// Mean pause before a next turn, in which a person reads.
     pub reading: Duration,
 }
 
@@ -123,7 +123,7 @@ impl Stage {
         let mut conversation = Conversation::of_tenant(&self.manner, number);
         for turn in 0..self.script.turns {
             if turn > 0 {
-                std::thread::sleep(self.script.reading);
+                std::thread::sleep(conversation.reading(self.script.reading));
             }
             if self.stop.load(Relaxed) {
                 return None;
