@@ -16,6 +16,7 @@ mod simulated;
 mod summary;
 mod talk;
 
+use acts::Outcome;
 use clap::Args;
 use gateway::{Gateway, Wanted};
 use pool::{Pool, Side};
@@ -33,13 +34,13 @@ Examples:
   warmpath demo                  side by side, live; under a minute
   warmpath demo --stay           goes on serving until Ctrl-C, to look into it with `warmpath ctl`
   warmpath demo --plain | less   a line for each decision, with its reason
-  warmpath demo --once           short and plain, for scripts: exit code 0 if exact routing computed far fewer prompt
-                                 tokens than round robin, and each act went as told
+  warmpath demo --once           for scripts: exit code 0 if exact routing computed far
+                                 fewer tokens than round robin, and each act went as told
   warmpath demo --exact-mode 0   the same without exact routing: it fails, as it must
-  warmpath demo --real           over two real vLLM on this CPU, as tests/real installs them; some six minutes
+  warmpath demo --real           over two real vLLM, as tests/real installs them; minutes
 
-Columns of a decision: TO, the engine (E1 …). TIER and REASON as in `warmpath ctl explain`. OVERLAP: leading blocks of
-the prompt that the engine held, of those it has. EXPECTED: tokens that the gateway predicted in the engine's cache;
+Columns of a decision: TO, the engine (E1 …). TIER and REASON as in `warmpath ctl explain`. OVERLAP: leading blocks of \
+the prompt that the engine held, of those it has. EXPECTED: tokens that the gateway predicted in the engine's cache; \
 FOUND: that the engine's answer says were there. LOAD: requests in flight at the engine, and how many it might have.")]
 pub struct DemoArgs {
     /// Fewer conversations, in plain lines
@@ -77,7 +78,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     }
     let played = play(&mut show, &script);
     let told = match &played {
-        Ok(failures) => summary(&show, failures, args.stay),
+        Ok(outcome) => summary(&show, outcome, args.stay),
         Err(_) => Vec::new(),
     };
     show.close(&told)?;
@@ -86,8 +87,8 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     }
     show.end()?;
     match played {
-        Ok(failures) if failures.is_empty() => Ok(()),
-        Ok(failures) => Err(failures.join("; ")),
+        Ok(outcome) if outcome.failures.is_empty() => Ok(()),
+        Ok(outcome) => Err(outcome.failures.join("; ")),
         Err(Halt::Interrupted) if args.once => Err("the demo was interrupted before its end".into()),
         Err(Halt::Interrupted) => Ok(()),
         Err(Halt::Fault(sentence) | Halt::NotRun(sentence)) => Err(sentence),
@@ -106,8 +107,8 @@ fn script(args: &DemoArgs) -> Script {
     Script { voices, conversations, turns: 5, reading: Duration::from_millis(120) }
 }
 
-/// The whole show; what did not go as told.
-fn play(show: &mut Show, script: &Script) -> Result<Vec<String>, Halt> {
+/// The whole show, and what came of it.
+fn play(show: &mut Show, script: &Script) -> Result<Outcome, Halt> {
     let facts = show.facts().clone();
     let (conversations, turns) = (script.conversations, script.turns);
     show.subtitle = format!(
@@ -116,10 +117,12 @@ fn play(show: &mut Show, script: &Script) -> Result<Vec<String>, Halt> {
     );
     show.announce(intro(show, script))?;
     show.compare(script)?;
-    let mut failures: Vec<String> = summary::verdict(&show.board).err().into_iter().collect();
     show.say(format!("All {} turns are answered on both sides.", script.requests()))?;
-    failures.extend(acts::run(show)?);
-    Ok(failures)
+    let mut outcome = acts::run(show)?;
+    if let Err(sentence) = summary::verdict(&show.board) {
+        outcome.failures.insert(0, sentence);
+    }
+    Ok(outcome)
 }
 
 fn intro(show: &Show, script: &Script) -> String {
@@ -140,14 +143,15 @@ fn intro(show: &Show, script: &Script) -> String {
     )
 }
 
-/// Table, failures, and what to try next.
-fn summary(show: &Show, failures: &[String], stays: bool) -> Vec<String> {
+/// Panel and table, what did not go as told, and what to try next.
+fn summary(show: &Show, outcome: &Outcome, stays: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(show.panel());
     lines.push(String::new());
     lines.extend(summary::table(&show.board, show.heads));
     lines.push(String::new());
-    lines.extend(failures.iter().map(|failure| format!("FAILED: {failure}")));
+    lines.extend(outcome.failures.iter().map(|failure| format!("FAILED: {failure}")));
+    lines.extend(outcome.not_run.iter().map(|reason| format!("not_run: {reason}")));
     lines.extend(if stays { staying(show) } else { next() });
     lines
 }

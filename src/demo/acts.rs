@@ -18,23 +18,35 @@ type Act = (&'static str, fn(&mut Show) -> Result<(), Halt>);
 const ACTS: [Act; 3] =
     [("an engine restarts", restart::act), ("an eviction", eviction::act), ("a lost message", loss::act)];
 
-/// Runs all acts; what did not go as told, a sentence each.
-pub fn run(show: &mut Show) -> Result<Vec<String>, Halt> {
-    let mut failures = Vec::new();
+/// What came of them, a sentence each; what went as told has none.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What did not go as told.
+    pub failures: Vec<String>,
+    /// What can't be tried with these engines.
+    pub not_run: Vec<String>,
+}
+
+/// Runs all acts.
+pub fn run(show: &mut Show) -> Result<Outcome, Halt> {
+    let mut outcome = Outcome::default();
     for (number, (name, act)) in ACTS.iter().enumerate() {
         let name = format!("Act {}, {name}", number + 1);
         show.announce(format!("{name}."))?;
         match act(show) {
             Ok(()) => {}
             Err(Halt::Interrupted) => return Err(Halt::Interrupted),
-            Err(Halt::NotRun(why)) => show.say(format!("not_run: {why}"))?,
+            Err(Halt::NotRun(why)) => {
+                show.say(format!("not_run: {why}"))?;
+                outcome.not_run.push(format!("{name}: {why}"));
+            }
             Err(Halt::Fault(what)) => {
                 show.say(format!("FAILED: {what}"))?;
-                failures.push(format!("{name}: {what}"));
+                outcome.failures.push(format!("{name}: {what}"));
             }
         }
     }
-    Ok(failures)
+    Ok(outcome)
 }
 
 /// A conversation that nobody had a part of before; each number gives another.

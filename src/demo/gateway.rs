@@ -135,7 +135,8 @@ impl Gateway {
 
     /// What it runs on, in words.
     pub fn ground(&self) -> String {
-        format!("{} shard(s) on {}", self.plane.shards(), self.driver)
+        let shards = self.plane.shards();
+        format!("{shards} shard{} on {}", if shards == 1 { "" } else { "s" }, self.driver)
     }
 
     /// The socket that `warmpath ctl` speaks to it by.

@@ -4,6 +4,7 @@
 use super::pool::{Counters, Facts, Pool, Side};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -49,7 +50,7 @@ impl Real {
         let mut command = Command::new(python);
         command.arg(SERVE).arg(folder).env("PYTHONDONTWRITEBYTECODE", "1");
         // Ctrl-C is for this process; that one ends when its input does.
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log(folder)?);
         let mut child = command.spawn().map_err(|e| format!("{SERVE}: can't be run: {e}"))?;
         let (asks, answers) = (child.stdin.take(), child.stdout.take());
         let answers = BufReader::new(answers.ok_or("the engines' starter has no output")?);
@@ -100,7 +101,7 @@ impl Real {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line).map_err(|e| format!("{SERVE}: {e}"))?;
         if read == 0 {
-            return Err(format!("{SERVE} ended; logs of the engines are in logs/ of its folder"));
+            return Err(format!("{SERVE} ended; logs/demo*.log in the folder of --real tell why"));
         }
         let told: Value = serde_json::from_str(&line).map_err(|e| format!("{SERVE} said {line:?}: {e}"))?;
         match told["error"].as_str() {
@@ -122,6 +123,14 @@ impl Real {
         self.looked = Some((Instant::now(), totals.clone()));
         Ok(totals)
     }
+}
+
+/// What the starter itself has to complain of.
+fn log(folder: &Path) -> Result<File, String> {
+    let path = folder.join("logs/demo.log");
+    std::fs::create_dir_all(folder.join("logs"))
+        .and_then(|()| File::create(&path))
+        .map_err(|e| format!("{}: can't be written: {e}", path.display()))
 }
 
 impl Pool for Real {

@@ -12,7 +12,8 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     show.settle()?;
     let (name, before) = (show.name(engine), show.known(engine)?);
     let (facts, blocks) = (show.facts().clone(), warm.blocks as usize);
-    let others = facts.cache_blocks.div_ceil(blocks) as u64;
+    // As many as fit, and thereby a few blocks of the conversation's end do no more.
+    let others = (facts.cache_blocks / blocks) as u64;
     show.say(format!("{} is at {name}: {warm}.", talk.name()))?;
     show.announce(format!(
         "{name} has room for {} blocks; {others} other prompts of some {blocks} blocks are sent to it past the gateway.",
@@ -35,7 +36,7 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     let receipt = show.ask(&mut talk)?;
     let (to, found) = (show.name(show.went_to(&receipt)?), Found::of(&receipt)?);
     let reason = receipt.reason.map_or("-", |reason| reason.word());
-    if found.held >= warm.held || found.predicted != found.cached {
+    if found.held >= warm.blocks || found.predicted != found.cached {
         return Err(Halt::Fault(format!("after the eviction: {found}")));
     }
     show.say(format!("The next turn goes to {to} ({reason}): {found}."))

@@ -27,7 +27,8 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     ))?;
     show.pool.stop(victim)?;
     elsewhere(show, victim, &mut talk)?;
-    show.announce(format!("{name} is started again, with an empty cache."))?;
+    let patience = if show.facts().is_shared { " That takes a real engine minutes." } else { "" };
+    show.announce(format!("{name} is started again, with an empty cache.{patience}"))?;
     show.pool.start(victim)?;
     let serves = |show: &mut Show| Ok(show.pool.serves(victim)?);
     show.wait_for(STARTING, "the new process serves", serves)?;
