@@ -32,12 +32,13 @@ use talk::Script;
 #[command(after_help = "\
 Examples:
   warmpath demo                  side by side, live; under a minute
-  warmpath demo --stay           goes on serving until Ctrl-C, to look into it with `warmpath ctl`
+  warmpath demo --stay           then serves on, for `warmpath ctl`
   warmpath demo --plain | less   a line for each decision, with its reason
-  warmpath demo --once           for scripts: exit code 0 if exact routing computed far
-                                 fewer tokens than round robin, and each act went as told
-  warmpath demo --exact-mode 0   the same without exact routing: it fails, as it must
-  warmpath demo --real           over two real vLLM, as tests/real installs them; minutes
+  warmpath demo --once           short, for scripts
+  warmpath demo --exact-mode 0   without exact routing, where it must fail
+  warmpath demo --real           over two real vLLM (tests/real); minutes
+
+Exit code 0: exact routing computed far fewer prompt tokens than round robin, and each act went as told.
 
 Columns of a decision: TO, the engine (E1 …). TIER and REASON as in `warmpath ctl explain`. OVERLAP: leading blocks of \
 the prompt that the engine held, of those it has. EXPECTED: tokens that the gateway predicted in the engine's cache; \

@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WIDTH: usize = 80;
 /// Time to read a sentence in.
 const READING: Duration = Duration::from_millis(1200);
+/// The longest time for the turns of a side, many times what a busy machine takes.
+const COMPARISON: Duration = Duration::from_secs(300);
 /// What ids of the acts' requests begin with.
 const ACT: &str = "act";
 
@@ -153,8 +155,15 @@ impl Show {
                 talks.push(Talk::start(to, side.word(), &manner, script));
             }
             self.counting = sides.to_vec();
+            let begun = Instant::now();
             while talks.iter_mut().any(Talk::goes_on) {
                 self.tick(EACH)?;
+                if begun.elapsed() > COMPARISON {
+                    return Err(Halt::Fault(format!(
+                        "not all turns were answered in {} s",
+                        COMPARISON.as_secs()
+                    )));
+                }
             }
             self.settle()?;
             self.pause(EACH * 4)?;

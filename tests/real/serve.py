@@ -25,7 +25,7 @@ BLOCK = 32
 
 def listen(lines):
     """Each line of the input; its end is the end of everything, whatever is waited for."""
-    for line in sys.stdin:
+    for line in filter(str.strip, sys.stdin):
         lines.put(line.split())
     end_all()
     os._exit(0)
