@@ -28,6 +28,9 @@ const BODY_BYTES: u64 = 256 << 20;
 /// The index of blocks: small, since an inventory looks through all of it.
 const KNOWN: Known = Known { bytes: 2 << 20, holders: 64, core: None };
 
+/// Times that the event core is asked until it answers.
+const PATIENCE: usize = 5;
+
 /// Keys asked for at once.
 const PAGE: usize = 10_000;
 
@@ -97,7 +100,8 @@ impl Gateway {
         let source = self.source(engine)?.source;
         let (mut keys, mut from) = (BTreeSet::new(), 0);
         loop {
-            let page = self.plane.kv.inventory(source, 0, Tier::Gpu, from, PAGE)?;
+            let ask = || self.plane.kv.inventory(source, 0, Tier::Gpu, from, PAGE);
+            let page = (0..PATIENCE).find_map(|_| ask())?;
             keys.extend(page.keys);
             match page.next {
                 Some(next) => from = next,
@@ -108,7 +112,8 @@ impl Gateway {
 
     /// Only the exact rule has sources, numbered as its endpoints are.
     fn source(&self, engine: usize) -> Option<SourceReport> {
-        let mut sources = self.plane.kv.report()?.sources;
+        // On a busy machine the event core may be late with an answer.
+        let mut sources = (0..PATIENCE).find_map(|_| self.plane.kv.report())?.sources;
         sources.sort_by_key(|source| source.source);
         sources.into_iter().nth(engine)
     }

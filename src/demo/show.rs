@@ -252,14 +252,29 @@ impl Show {
         Ok(begun.elapsed())
     }
 
-    /// Waits until no more events come.
+    /// Waits until the gateway knows all that the engines have told: where they have lists of their own, until these are
+    /// what it knows.
     pub fn settle(&mut self) -> Result<(), Halt> {
         let begun = Instant::now();
+        let is_in_step = |show: &Show| {
+            (0..show.facts.engines).all(|engine| {
+                let (held, known) = (show.pool.held(engine), show.gateway.inventory(engine));
+                held.is_none() || known.is_none() || held == known
+            })
+        };
+        self.quiet()?;
+        while !is_in_step(self) && begun.elapsed() < PATIENCE {
+            self.tick(LOOK)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no more events come.
+    pub fn quiet(&mut self) -> Result<(), Halt> {
+        let begun = Instant::now();
         let news = |show: &Show| -> Vec<_> {
-            let known = (0..show.facts.engines).map(|engine| show.gateway.known(engine));
-            known
-                .map(|rank| rank.map(|rank| (rank.sequence, rank.stored, rank.removed, rank.waiting)))
-                .collect()
+            let known = (0..show.facts.engines).filter_map(|engine| show.gateway.known(engine));
+            known.map(|rank| (rank.sequence, rank.stored, rank.removed, rank.waiting)).collect()
         };
         let mut before = news(self);
         while begun.elapsed() < PATIENCE {

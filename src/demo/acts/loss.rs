@@ -17,7 +17,7 @@ pub fn act(show: &mut Show) -> Result<(), Halt> {
     show.pool.lose_next(ENGINE).map_err(Halt::NotRun)?;
     show.announce(format!("{name} loses its next message of cache events, sent for {}.", lost.name()))?;
     show.ask_engine(ENGINE, &mut lost)?;
-    show.settle()?;
+    show.quiet()?;
     let (before, Apart { stored, removed }) = (show.known(ENGINE)?, apart(show)?);
     if stored == 0 {
         return Err(Halt::Fault("the gateway knows what it was not told".into()));
