@@ -98,7 +98,7 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
 
 fn pool(args: &DemoArgs) -> Result<Box<dyn Pool>, String> {
     let Some(folder) = &args.real else { return Ok(Box::new(Simulated::start(usize::from(args.engines))?)) };
-    eprintln!("warmpath: two real vLLM engines are started, which takes some two minutes");
+    eprintln!("warmpath: two real vLLM engines are started, which takes minutes");
     Ok(Box::new(Real::start(folder)?))
 }
 
