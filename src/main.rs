@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[command(version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  warmpath demo                                simulated engines, a gateway and a live table, here and now
+  warmpath demo                                what exact routing is good for, side by side, here and now
   warmpath serve --rules rules.json            the gateway, with the rules of a file
   warmpath ctl rules list                      what a running gateway serves
   warmpath bench --url http://127.0.0.1:8080   load, with latencies and every answer checked

@@ -1,320 +1,193 @@
-//! What the demo knows: rows from receipts, bars from receipts and from the engines' own counts. Owns the
-//! arithmetic and the layout; pure.
+//! What is counted of each side: requests and first bytes from the gateway's receipts, tokens from the engines' own
+//! counters. Owns the sums and the quantiles; pure.
 
-use super::warmth::Warmth;
-use std::collections::VecDeque;
+use super::pool::{Counters, Side};
 use std::net::SocketAddr;
-use std::time::Duration;
 use warmpath_core::Nanos;
 use warmpath_core::control::ShardReport;
-use warmpath_core::decide::exact::Outcome as ExactOutcome;
-use warmpath_core::receipt::{ExactReceipt, Outcome, Receipt};
+use warmpath_core::decide::Reason;
+use warmpath_core::receipt::{Outcome, Receipt};
 
-/// Receipts kept for the table.
-const KEPT: usize = 10_000;
-/// Characters of a full bar.
-const BAR: usize = 24;
-/// The table's columns and their widths.
-const COLUMNS: [(&str, usize); 13] = [
-    ("TIME UTC", 8),
-    ("MODEL", 5),
-    ("ENDPOINT", 16),
-    ("WHY", 14),
-    ("OVERLAP", 7),
-    ("PROMPT", 6),
-    ("PREDICTED", 9),
-    ("CACHED", 6),
-    ("STATUS", 6),
-    ("SSE", 3),
-    ("TTFT", 8),
-    ("RETRIES", 7),
-    ("REQUEST", 0),
-];
-
-/// What one engine counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    /// Requests it is answering.
-    pub running: u64,
-    /// Prompt tokens so far.
-    pub prompt: u64,
-    /// Of these, found in its prefix cache.
-    pub cached: u64,
-    /// It takes no connections now.
-    pub resting: bool,
+/// One side.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Requests that are to be sent.
+    pub wanted: u64,
+    /// Requests with a receipt.
+    pub requests: u64,
+    /// Of these, answered with an engine's whole good answer.
+    pub good: u64,
+    /// First bytes of the good ones, nanoseconds, ascending.
+    first_bytes: Vec<Nanos>,
+    /// Good ones by engine.
+    pub by_engine: Vec<u64>,
+    /// What each engine counted.
+    pub counters: Vec<Counters>,
+    /// Good ones that were routed to blocks that were there, and whose answers tell how much was cached.
+    pub told: u64,
+    /// Of these, as much as was predicted.
+    pub as_predicted: u64,
 }
 
-/// One moment on two clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Clocks {
-    /// The clock of receipts.
-    pub now: Nanos,
-    /// Since the Unix epoch.
-    pub wall: Duration,
+impl Tally {
+    /// A side of so many engines, before its first request.
+    pub fn new(wanted: u64, engines: usize) -> Tally {
+        let counters = vec![Counters::default(); engines];
+        Tally { wanted, by_engine: vec![0; engines], counters, ..Tally::default() }
+    }
+
+    /// Takes a receipt of this side.
+    pub fn add(&mut self, receipt: &Receipt, endpoints: &[SocketAddr]) {
+        self.requests += 1;
+        if receipt.status != 200 || receipt.outcome != Outcome::Completed {
+            return;
+        }
+        self.good += 1;
+        let place = self.first_bytes.partition_point(|earlier| *earlier <= receipt.first_byte);
+        self.first_bytes.insert(place, receipt.first_byte);
+        if let Some(place) = endpoints.iter().position(|at| Some(*at) == receipt.endpoint)
+            && let Some(count) = self.by_engine.get_mut(place)
+        {
+            *count += 1;
+        }
+        // What was only promised may be there or not when the request arrives.
+        let is_judged = receipt.reason != Some(Reason::ExactPromised);
+        let exact = receipt.exact.filter(|exact| is_judged && exact.chosen().is_some());
+        let Some(exact) = exact else { return };
+        if let Some(cached) = exact.cached_tokens {
+            self.told += 1;
+            self.as_predicted += u64::from(cached == exact.predicted_tokens);
+        }
+    }
+
+    /// The time to the first byte that so many of a hundred requests did not exceed (nearest rank); `None` without
+    /// a request.
+    pub fn first_byte(&self, percent: usize) -> Option<Nanos> {
+        let rank = (self.first_bytes.len() * percent).div_ceil(100);
+        self.first_bytes.get(rank.max(1) - 1).copied()
+    }
+
+    /// What all engines counted.
+    pub fn tokens(&self) -> Counters {
+        Counters::sum(&self.counters)
+    }
 }
 
-struct Endpoint {
-    address: SocketAddr,
-    requests: u64,
-    seen: Seen,
-}
-
-struct Row {
-    at: Duration,
-    receipt: Receipt,
-}
-
-/// Everything seen so far.
+/// Both sides, and which receipts were seen.
+#[derive(Debug)]
 pub struct Board {
-    endpoints: Vec<Endpoint>,
-    rows: VecDeque<Row>,
-    requests: u64,
-    warmth: Warmth,
+    sides: [Tally; 2],
     /// The newest receipt of each shard that was taken.
     newest: Vec<Nanos>,
 }
 
 impl Board {
-    /// A board for engines at these addresses.
-    pub fn new(engines: Vec<SocketAddr>) -> Board {
-        let endpoint = |address| Endpoint { address, requests: 0, seen: Seen::default() };
-        Board {
-            endpoints: engines.into_iter().map(endpoint).collect(),
-            rows: VecDeque::new(),
-            requests: 0,
-            warmth: Warmth::default(),
-            newest: Vec::new(),
-        }
+    /// Sides of so many engines that are each to answer so many requests.
+    pub fn new(wanted: u64, engines: usize) -> Board {
+        Board { sides: [Tally::new(wanted, engines), Tally::new(wanted, engines)], newest: Vec::new() }
     }
 
-    /// Requests with a receipt.
-    pub fn requests(&self) -> u64 {
-        self.requests
+    /// One side.
+    pub fn side(&self, side: Side) -> &Tally {
+        &self.sides[side as usize]
     }
 
-    /// Takes what is new. `seen` is in the order of the engines.
-    pub fn take(&mut self, reports: &[ShardReport], seen: Vec<Seen>, clocks: Clocks) {
-        let mut fresh: Vec<&Receipt> = reports.iter().flat_map(|report| self.fresh(report)).collect();
-        fresh.sort_by_key(|receipt| receipt.at);
-        for receipt in fresh {
-            self.add(receipt, clocks);
-        }
+    /// One side, to be counted on.
+    pub fn side_mut(&mut self, side: Side) -> &mut Tally {
+        &mut self.sides[side as usize]
+    }
+
+    /// The receipts that were not taken before, oldest first.
+    pub fn fresh(&mut self, reports: &[ShardReport]) -> Vec<Receipt> {
+        let mut fresh = Vec::new();
         for report in reports {
             if self.newest.len() <= report.shard {
                 self.newest.resize(report.shard + 1, 0);
             }
-            let newest = report.receipts.iter().map(|receipt| receipt.at).max().unwrap_or(0);
-            self.newest[report.shard] = self.newest[report.shard].max(newest);
+            let newest = &mut self.newest[report.shard];
+            let seen = *newest;
+            for receipt in report.receipts.iter().filter(|receipt| receipt.at > seen) {
+                *newest = (*newest).max(receipt.at);
+                fresh.push(receipt.clone());
+            }
         }
-        for (endpoint, seen) in self.endpoints.iter_mut().zip(seen) {
-            endpoint.seen = seen;
-        }
+        fresh.sort_by_key(|receipt| receipt.at);
+        fresh
     }
-
-    fn fresh<'r>(&self, report: &'r ShardReport) -> impl Iterator<Item = &'r Receipt> + use<'r> {
-        let newest = self.newest.get(report.shard).copied().unwrap_or(0);
-        report.receipts.iter().filter(move |receipt| receipt.at > newest)
-    }
-
-    fn add(&mut self, receipt: &Receipt, clocks: Clocks) {
-        self.requests += 1;
-        self.warmth.add(receipt);
-        if let Some(endpoint) = self.endpoints.iter_mut().find(|e| Some(e.address) == receipt.endpoint) {
-            endpoint.requests += 1;
-        }
-        if self.rows.len() == KEPT {
-            self.rows.pop_front();
-        }
-        let age = Duration::from_nanos(clocks.now.saturating_sub(receipt.at));
-        self.rows.push_back(Row { at: clocks.wall.saturating_sub(age), receipt: receipt.clone() });
-    }
-
-    /// What exact routing was good for, in a line.
-    pub fn summary(&self) -> String {
-        self.warmth.to_string()
-    }
-
-    /// Whether exact routing did what it is for.
-    pub fn verdict(&self) -> Result<(), String> {
-        self.warmth.verdict()
-    }
-
-    /// A line for each endpoint.
-    pub fn endpoints(&self) -> String {
-        let head = format!(
-            "{:21}  {:BAR$}  {:>5}  {:>9}  {:>11}\n",
-            "ENDPOINT", "SHARE", "", "IN FLIGHT", "PREFIX HITS"
-        );
-        let routed: u64 = self.endpoints.iter().map(|e| e.requests).sum();
-        let lines = self.endpoints.iter().map(|endpoint| {
-            let share = percent(endpoint.requests, routed);
-            let full = share.unwrap_or(0) as usize * BAR / 100;
-            let note = if endpoint.seen.resting { "  takes no connections" } else { "" };
-            format!(
-                "{:21}  {:·<BAR$}  {:>5}  {:>9}  {:>11}{note}\n",
-                endpoint.address.to_string(),
-                "█".repeat(full),
-                shown(share),
-                endpoint.seen.running,
-                shown(percent(endpoint.seen.cached, endpoint.seen.prompt)),
-            )
-        });
-        head + &lines.collect::<String>()
-    }
-
-    /// The last `count` rows, oldest first.
-    pub fn rows(&self, count: usize) -> String {
-        let skip = self.rows.len().saturating_sub(count);
-        self.rows.iter().skip(skip).map(row).collect()
-    }
-}
-
-/// The head of the rows.
-pub fn row_head() -> String {
-    line(COLUMNS.map(|(name, _)| name.into()))
-}
-
-fn row(row: &Row) -> String {
-    let receipt = &row.receipt;
-    let status = match receipt.outcome {
-        Outcome::ClientLeft => "left".to_string(),
-        _ => receipt.status.to_string(),
-    };
-    line([
-        time_of_day(row.at),
-        plain(&receipt.model),
-        receipt.endpoint.map_or_else(|| "-".into(), |at| at.to_string()),
-        receipt.reason.map_or("-", |reason| reason.word()).into(),
-        number(overlap(receipt)),
-        number(receipt.exact.and_then(prompt_tokens)),
-        number(overlap(receipt).and(receipt.exact).map(|exact| exact.predicted_tokens)),
-        number(receipt.exact.and_then(|exact| exact.cached_tokens)),
-        status,
-        if receipt.streamed { "yes" } else { "no" }.into(),
-        millis(receipt.first_byte),
-        receipt.retries.to_string(),
-        plain(&receipt.id),
-    ])
-}
-
-/// Blocks of the prompt that the endpoint held, where exact routing chose it.
-fn overlap(receipt: &Receipt) -> Option<u32> {
-    let explained = receipt.exact?.explanation;
-    let chosen = matches!(explained.outcome, ExactOutcome::Chosen { .. });
-    Some(explained.shown().first()?.runs[0]).filter(|_| chosen)
-}
-
-/// As the gateway counted them, else as the engine did.
-fn prompt_tokens(exact: ExactReceipt) -> Option<u32> {
-    Some(exact.prompt_tokens).filter(|tokens| *tokens > 0).or(exact.engine_tokens)
-}
-
-fn line(cells: [String; COLUMNS.len()]) -> String {
-    let cell = |(cell, (_, width)): (&String, (&str, usize))| format!("{cell:width$}");
-    let cells: Vec<_> = cells.iter().zip(COLUMNS).map(cell).collect();
-    cells.join("  ").trim_end().to_string() + "\n"
-}
-
-/// What came from a client may neither move the cursor nor break the columns.
-fn plain(text: &str) -> String {
-    let text: String = text.chars().take(24).map(|c| if c.is_control() { '?' } else { c }).collect();
-    if text.is_empty() { "-".into() } else { text }
-}
-
-fn percent(part: u64, whole: u64) -> Option<u64> {
-    (part * 100).checked_div(whole)
-}
-
-fn shown(percent: Option<u64>) -> String {
-    percent.map_or_else(|| "-".into(), |p| format!("{p} %"))
-}
-
-fn number(number: Option<u32>) -> String {
-    number.map_or_else(|| "-".into(), |number| number.to_string())
-}
-
-fn millis(nanos: Nanos) -> String {
-    match nanos / 1_000 {
-        0 => "-".into(),
-        us => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
-    }
-}
-
-fn time_of_day(wall: Duration) -> String {
-    let s = wall.as_secs() % 86_400;
-    format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::tests::{chosen, receipt};
     use super::*;
-    use warmpath_core::decide::Reason;
 
-    fn receipt(at: Nanos, port: u16) -> Receipt {
-        Receipt {
-            at,
-            id: format!("id-{at}"),
-            service: 1,
-            model: "small\x1b[2J".into(),
-            endpoint: Some(SocketAddr::from(([127, 0, 0, 1], port))),
-            exact: None,
-            pair: None,
-            reason: Some(Reason::HashHome),
-            status: 200,
-            outcome: Outcome::Completed,
-            streamed: true,
-            first_byte: 1_540_000,
-            total: 2_030_000_000,
-            bytes_out: 10,
-            retries: 1,
-        }
+    fn at(at: Nanos) -> Receipt {
+        Receipt { at, id: format!("id-{at}"), ..receipt("", 8001) }
     }
 
     fn report(shard: usize, receipts: Vec<Receipt>) -> ShardReport {
         ShardReport { shard, receipts, ..ShardReport::default() }
     }
 
-    const CLOCKS: Clocks = Clocks { now: 10_000_000_000, wall: Duration::from_secs(3_600) };
-
-    fn board() -> Board {
-        Board::new([8001, 8002].map(|port| SocketAddr::from(([127, 0, 0, 1], port))).into())
-    }
-
     #[test]
     fn each_receipt_is_taken_once_in_the_order_of_all_shards() {
-        let mut board = board();
-        let seen = || vec![Seen { prompt: 200, cached: 50, running: 3, resting: true }; 2];
-        board.take(&[report(0, vec![receipt(9_000_000_000, 8001)])], seen(), CLOCKS);
-        let both = [
-            report(0, vec![receipt(9_000_000_000, 8001), receipt(9_500_000_000, 8002)]),
-            report(1, vec![receipt(9_400_000_000, 8002), receipt(9_600_000_000, 8002)]),
-        ];
-        board.take(&both, seen(), CLOCKS);
-        board.take(&both, seen(), CLOCKS);
-        assert_eq!(board.requests(), 4);
-        let rows = board.rows(9);
-        let ids: Vec<_> = rows.lines().filter_map(|l| l.split_whitespace().last()).collect();
-        assert_eq!(ids, ["id-9000000000", "id-9400000000", "id-9500000000", "id-9600000000"]);
-        assert_eq!(board.rows(1).lines().count(), 1);
-        let bars = board.endpoints();
-        assert!(bars.contains(&"█".repeat(18)), "three quarters of {BAR}: {bars}");
-        assert!(bars.contains("75 %") && bars.contains("25 %") && bars.contains("takes no connections"));
-    }
-
-    #[test]
-    fn a_row_tells_time_reason_and_times_and_moves_no_cursor() {
-        let mut board = board();
-        board.take(&[report(0, vec![receipt(9_000_000_000, 8001)])], Vec::new(), CLOCKS);
-        let row = board.rows(1);
-        for part in ["00:59:59 ", "small?[2J", "127.0.0.1:8001", "hash_home", "1.5 ms", "yes"] {
-            assert!(row.contains(part), "{part}: {row}");
+        let mut board = Board::new(4, 2);
+        let mut taken: Vec<Nanos> =
+            board.fresh(&[report(0, vec![at(90)])]).iter().map(|receipt| receipt.at).collect();
+        let both = [report(0, vec![at(90), at(95)]), report(1, vec![at(94), at(96)])];
+        for _ in 0..2 {
+            taken.extend(board.fresh(&both).iter().map(|receipt| receipt.at));
         }
-        assert!(!row.contains('\x1b'));
+        assert_eq!(taken, [90, 94, 95, 96]);
     }
 
     #[test]
-    fn nothing_seen_shows_nothing_made_up() {
-        let bars = board().endpoints();
-        assert_eq!(bars.matches(" - ").count() + bars.matches(" -\n").count(), 4, "{bars}");
+    fn only_good_answers_count_by_engine_and_time() {
+        let endpoints: Vec<SocketAddr> =
+            [8001, 8002].map(|port| SocketAddr::from(([127, 0, 0, 1], port))).into();
+        let mut tally = Tally::new(3, 2);
+        tally.add(&Receipt { first_byte: 7, ..receipt("a", 8002) }, &endpoints);
+        tally.add(&Receipt { first_byte: 3, ..receipt("b", 8002) }, &endpoints);
+        tally.add(&Receipt { status: 502, ..receipt("c", 8001) }, &endpoints);
+        assert_eq!((tally.requests, tally.good, tally.by_engine.as_slice()), (3, 2, &[0, 2][..]));
+        assert_eq!((tally.first_byte(50), tally.first_byte(99)), (Some(3), Some(7)));
+        assert_eq!((tally.told, tally.as_predicted), (0, 0), "none was routed by blocks");
+    }
+
+    #[test]
+    fn predictions_are_judged_where_the_blocks_were_there() {
+        let mut tally = Tally::new(4, 2);
+        for (reason, predicted, cached) in [
+            (Reason::Exact, 896, Some(896)),
+            (Reason::ExactSpill, 896, Some(880)),
+            (Reason::Exact, 896, None),
+            (Reason::ExactPromised, 0, Some(256)),
+        ] {
+            let mut receipt = receipt("a", 8001);
+            receipt.reason = Some(reason);
+            let exact = receipt.exact.as_mut().expect("one");
+            (exact.explanation, exact.predicted_tokens, exact.cached_tokens) = (chosen(), predicted, cached);
+            tally.add(&receipt, &[]);
+        }
+        assert_eq!((tally.good, tally.told, tally.as_predicted), (4, 2, 1));
+    }
+
+    #[test]
+    fn quantiles_are_of_the_nearest_rank() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.first_byte(50), None);
+        for first_byte in (1..=200).rev() {
+            tally.add(&Receipt { first_byte, ..receipt("a", 1) }, &[]);
+        }
+        for (percent, rank) in [(0, 1), (1, 2), (50, 100), (99, 198), (100, 200)] {
+            assert_eq!(tally.first_byte(percent), Some(rank), "{percent}");
+        }
+    }
+
+    #[test]
+    fn counters_add_up() {
+        let some = [Counters { prompt: 10, cached: 4 }, Counters { prompt: 5, cached: 5 }];
+        let sum = Counters::sum(&some);
+        assert_eq!((sum, sum.computed()), (Counters { prompt: 15, cached: 9 }, 6));
     }
 }

@@ -8,6 +8,9 @@ from processes import Process
 # Far from the defaults, so that nothing else is met.
 HTTP, EVENTS, REPLAY, LLAMA = 18001, 18557, 18657, 18101
 MODEL = "real/tiny"
+# The launch line of the starting documents: a seed, sha256_cbor, blocks of 32 (this build takes no 16).
+SEEDED = ["--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor", "--block-size", "32"]
+SEED_ENV = {"PYTHONHASHSEED": "0", "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES": "1"}
 
 
 def vllm(folder, number, flags, env, log, adapters=True):

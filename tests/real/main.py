@@ -16,12 +16,11 @@ from pathlib import Path
 
 import parts
 from capture import capture
-from engines import EVENTS, HTTP, LLAMA, llama_server, vllm
+from engines import EVENTS, HTTP, LLAMA, SEED_ENV, SEEDED, llama_server, vllm
 from gateway import VIP, Gateway, exact, rule
 from http_json import ask
 
 START_SECONDS = 900
-SEEDS = ["--enable-prefix-caching", "--prefix-caching-hash-algo", "sha256_cbor", "--block-size", "32"]
 
 
 class Run:
@@ -121,8 +120,7 @@ def seeds(run):
         run.part("seeds: gateway restarts", parts.gateway_restart, pool, url(1), 32)
         run.part("seeds: kill and restart", parts.restart, pool, url(1), again)
 
-    seed = {"PYTHONHASHSEED": "0", "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES": "1"}
-    with_vllm(run, "seeds", SEEDS, seed, rules, {"LLB_KV_NONE_HASH_SEED": "0"}, trial)
+    with_vllm(run, "seeds", SEEDED, SEED_ENV, rules, {"LLB_KV_NONE_HASH_SEED": "0"}, trial)
 
 
 def doctor_seeds(run):
