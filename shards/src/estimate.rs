@@ -19,8 +19,9 @@ const IDS: Nanos = 3;
 /// A byte of text through the fast tokenizer, with its hashes; the same through the reference.
 const ENCODE_FAST: Nanos = 6;
 const ENCODE_REFERENCE: Nanos = 600;
-/// A byte of a long run through the fast tokenizer, which merges it piece by piece.
-const MERGE: Nanos = 400;
+/// A byte of a long run through the fast tokenizer, which merges it piece by piece: random letters took 50 ns in runs of
+/// 128 to 1,024, 135 in one of 16,000, and 200 in one of a million (`perf/results/2026-12-01-text-shards.md`).
+const MERGE: Nanos = 130;
 
 /// Bytes of a run that no word has.
 const RUN: usize = 64;
