@@ -7,7 +7,7 @@ mod seeded;
 use seeded::{Random, mutate};
 use serde::de::IgnoredAny;
 use serde_json::Value as Tree;
-use warmpath_parser::json::{JsonFault, JsonLimits, Kind, Member, Members, peek, text};
+use warmpath_parser::json::{JsonFault, JsonLimits, Kind, Member, Members, elements, messages, peek, text};
 
 const SEEDS: &[&str] = &[
     r#"{"model":"m","stream":true,"n":1,"messages":[{"role":"user","content":"hi \"there\" \\ \u0041\ud83d\ude00"}]}"#,
@@ -15,6 +15,52 @@ const SEEDS: &[&str] = &[
     r#"{"prompt":"{\"model\":\"fake\"}","model":{"model":"nested"},"model":["last"]}"#,
     r#"{"max_tokens":0,"cache_salt":"äöü€😀","stream_options":{"include_usage":true},"tools":[[[[]]]]}"#,
 ];
+
+/// Messages of all kinds, none, repeated, and more than places are noted for.
+#[test]
+fn messages_are_where_a_second_look_finds_them() {
+    let many = |count: usize| vec![r#"{"role":"user","content":"a]},{"}"#; count].join(" ,\n");
+    let lists = [
+        "[]".to_string(),
+        "[ ]".into(),
+        "[[]]".into(),
+        r#""[{}]""#.into(),
+        r#"[{},1,{},"x",[{}],{}]"#.into(),
+        format!("[{}]", many(511)),
+        format!("[{} ]", many(512)),
+        format!("[ {}]", many(513)),
+        format!("[{},null,{}]", many(600), many(3)),
+        format!("[{}],\"messages\":[{}]", many(5), many(2)),
+        format!("[{}],\"messages\":{{}}", many(5)),
+        format!("[{}],\"m\\u0065ssages\":[{}]", many(5), many(3)),
+    ];
+    let mut members = Members::new();
+    for list in lists {
+        let body = format!("{{\"messages\":{list},\"model\":\"m\"}}");
+        peek(body.as_bytes(), &mut members, JsonLimits::default()).unwrap();
+        same_messages(body.as_bytes(), &members);
+        assert_eq!(members.get(Member::Model).unwrap().inner().of(body.as_bytes()), b"m");
+    }
+}
+
+/// The list of messages is nested as any other.
+#[test]
+fn the_bound_on_nesting_is_the_same_within_messages() {
+    for name in ["messages", "massages"] {
+        for depth in 0..5 {
+            let body = format!("{{\"{name}\":[{{\"a\":[]}}]}}");
+            let told = peek(body.as_bytes(), &mut Members::new(), JsonLimits { depth });
+            assert_eq!(told, if depth < 4 { Err(JsonFault::TooDeep) } else { Ok(()) }, "{name} {depth}");
+        }
+    }
+    for broken in ["[", "[{}", "[{},", "[{},]", "[,]", "[{}}", "[{} {}]", "{]"] {
+        let told = ["messages", "massages"].map(|name| {
+            let body = format!("{{\"{name}\":{broken}");
+            peek(body.as_bytes(), &mut Members::new(), JsonLimits::default())
+        });
+        assert!(told[0].is_err() && told[0] == told[1], "{broken}: {told:?}");
+    }
+}
 
 const SPECIAL: &[u8] = b"{}[]\",:\\0123456789-+.eEtfnu \t\r\n\x7f\x80\xc3\xff";
 
@@ -41,8 +87,17 @@ fn compare(body: &[u8]) {
     }
 }
 
+/// The messages that were noted are those that a second look finds.
+fn same_messages(body: &[u8], members: &Members) {
+    let list = members.get(Member::Messages);
+    let looked: Vec<_> = list.into_iter().flat_map(|list| elements(body, list)).collect();
+    let noted: Vec<_> = messages(body, members).collect();
+    assert_eq!(noted, looked, "{:?}", String::from_utf8_lossy(body));
+}
+
 /// Each member's text parses to what the tree has under that name, which is the last of that name.
 fn same_members(body: &[u8], members: &Members) {
+    same_messages(body, members);
     // Lone surrogates and huge numbers are grammar, but no tree can hold them.
     let Ok(tree) = serde_json::from_slice::<Tree>(body) else { return };
     for member in Member::ALL {

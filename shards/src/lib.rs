@@ -24,6 +24,7 @@ mod buffers;
 mod conn;
 mod counts;
 mod dial;
+mod estimate;
 pub mod exact;
 mod exchange;
 mod explain;

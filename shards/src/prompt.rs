@@ -1,5 +1,5 @@
-//! From a request to the keys of its prompt's blocks, on any thread. Owns which members of a body enter, what a
-//! prompt is estimated to cost, and how far short blocks are thinned out; must never look a key up.
+//! From a request to the keys of its prompt's blocks, on any thread. Owns which members of a body enter,
+//! and how far short blocks are thinned out; must never look a key up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,20 +22,6 @@ const KEPT_MAX: usize = 1 << 17;
 
 /// Bytes of a text that both tokenizers encode.
 const SAMPLE_MAX: usize = 16 * 1024;
-
-/// Estimates in nanoseconds, rounded medians of `core/prompt/benches/turns.rs` with Qwen3's tokenizer and template
-/// on a busy machine (`perf/results/2026-12-01-text.md`), so rather too high than too low.
-///
-/// A chat that goes on with an earlier turn: rendering what is new, and per ten bytes of the body its walk and hash.
-const RESUME_BEGIN: u64 = 20_000;
-const RESUME_TENTHS: u64 = 6;
-/// A byte of a body that is rendered whole: members, template and the lookup of cuts.
-const RENDER: u64 = 6;
-/// A byte of a list of token ids, with its hashes. By the benchmark of lists of ids, which this one leaves out.
-const IDS: u64 = 3;
-/// A byte of text through the fast tokenizer, with its hashes; the same through the reference.
-const ENCODE_FAST: u64 = 6;
-const ENCODE_REFERENCE: u64 = 600;
 
 /// The keys of one prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,28 +89,6 @@ impl Keys {
 }
 
 impl Terms {
-    /// Nanoseconds that the way from a body of so many bytes to its text will take, or to its keys where it
-    /// gives token ids.
-    pub fn cost_of_body(body: &[u8], members: &Members) -> u64 {
-        let ids = members.get(Member::Prompt).is_some_and(|prompt| prompt.kind == Kind::Array);
-        body.len() as u64 * if ids { IDS } else { RENDER }
-    }
-
-    /// Nanoseconds until it is known whether a chat of so many bytes goes on with an earlier turn, and what is new is
-    /// rendered; `None` for what is no chat of text.
-    pub fn cost_of_resuming(&self, body: &[u8]) -> Option<u64> {
-        let is_chat = self.api == Api::Chat && self.model.is_ok();
-        is_chat.then_some(RESUME_BEGIN + body.len() as u64 * RESUME_TENTHS / 10)
-    }
-
-    /// Nanoseconds that a text has left to take.
-    pub fn cost_of_rest(&self, left: &Left) -> u64 {
-        let is_fast = self.model.as_ref().is_ok_and(|model| model.tokenizer().refusal().is_none());
-        left.plan.work() as u64 * if is_fast { ENCODE_FAST } else { ENCODE_REFERENCE }
-    }
-}
-
-impl Terms {
     fn request<'a>(&self, body: &'a [u8], members: &'a Members) -> Request<'a> {
         Request { body, members, today: self.today, tools: self.scheme.tools() }
     }
@@ -150,6 +114,11 @@ impl Left {
     /// The text, or what is new of it.
     pub fn text(&self) -> &str {
         self.plan.text().unwrap_or_default()
+    }
+
+    /// What of the text is still to be encoded.
+    pub fn rest(&self) -> &str {
+        self.plan.rest()
     }
 }
 

@@ -77,6 +77,9 @@ fn main() {
     }
     bench.scheme = Scheme::new(vllm());
     bench.hard(kib(1024));
+    for letters in [8, 16, 32, 64, 128, 256, 1024, 4096, 16_000] {
+        bench.words(kib(16), letters, rounds(20));
+    }
     for (title, size, many) in [("8 KB", 8, 40), ("32 KB", 32, 20), ("512 KB", 512, 3)] {
         bench.alone(&format!("reference alone, {title}"), kib(size), rounds(many));
     }
@@ -213,6 +216,30 @@ impl Bench {
             let checkpoints = Checkpoints::new(256 << 20, 1);
             let spent = self.request(&body(&[("user", text)]), &checkpoints, &mut Desk::default());
             report(&format!("{} KiB, {what}", bytes >> 10), 0, 0, vec![spent]);
+        }
+    }
+
+    /// Texts of `bytes` in words of so many letters: of a few letters of the alphabet, one letter, and ideographs.
+    fn words(&mut self, bytes: usize, letters: usize, rounds: usize) {
+        let mut seed = letters as u64;
+        let mut letter = |from: u32, many: u32| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from_u32(from + (seed >> 33) as u32 % many).unwrap_or('x')
+        };
+        for (what, from, many) in
+            [("letters", 'a', 26), ("the letter x", 'x', 1), ("ideographs", '一', 3_000)]
+        {
+            let mut spent = Vec::new();
+            for _ in 0..rounds {
+                let mut text = String::new();
+                while text.len() < bytes {
+                    text.extend((0..letters / from.len_utf8()).map(|_| letter(from as u32, many)));
+                    text.push(' ');
+                }
+                let checkpoints = Checkpoints::new(1 << 20, 1);
+                spent.push(self.request(&body(&[("user", text)]), &checkpoints, &mut Desk::default()));
+            }
+            report(&format!("{} KiB in words of {letters} bytes, {what}", bytes >> 10), 0, 0, spent);
         }
     }
 

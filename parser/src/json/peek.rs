@@ -103,6 +103,9 @@ members! {
 /// The longest member name, in bytes.
 const LONGEST: usize = 22;
 
+/// Messages whose places are noted; those behind are found by a second look.
+const NOTED: usize = 512;
+
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -163,12 +166,41 @@ pub struct Members {
     object: Span,
     count: u32,
     repeated: bool,
+    /// Where the first messages are, each an object; those from `noted_count` on are an earlier body's.
+    noted: [Span; NOTED],
+    noted_count: usize,
 }
 
 impl Members {
     /// An empty set.
     pub fn new() -> Self {
-        Members { found: [None; Member::ALL.len()], object: Span::default(), count: 0, repeated: false }
+        Members {
+            found: [None; Member::ALL.len()],
+            object: Span::default(),
+            count: 0,
+            repeated: false,
+            noted: [Span::default(); NOTED],
+            noted_count: 0,
+        }
+    }
+
+    /// Forgets everything. What was noted stays where it is, since nobody sees it behind the count.
+    fn clear(&mut self) {
+        self.found = [None; Member::ALL.len()];
+        (self.object, self.count, self.repeated, self.noted_count) = (Span::default(), 0, false, 0);
+    }
+
+    /// Where the first messages are, as far as that was noted.
+    pub(super) fn noted(&self) -> &[Span] {
+        self.noted.get(..self.noted_count).unwrap_or_default()
+    }
+
+    /// Notes the place of the message with this index, if all before it are noted.
+    fn note(&mut self, index: usize, message: Span) {
+        if let Some(slot) = self.noted.get_mut(index).filter(|_| index == self.noted_count) {
+            *slot = message;
+            self.noted_count += 1;
+        }
     }
 
     /// The last member of that name.
@@ -258,7 +290,7 @@ impl std::error::Error for JsonFault {}
 
 /// Finds the members of the object that `body` is, checking all of it. Of a repeated name the last wins.
 pub fn peek(body: &[u8], members: &mut Members, limits: JsonLimits) -> Result<(), JsonFault> {
-    *members = Members::new();
+    members.clear();
     check_encoding(body)?;
     let mut scanner = Scanner::new(body, 0, limits.depth.saturating_sub(1));
     scanner.space();
@@ -293,8 +325,12 @@ fn entries(body: &[u8], scanner: &mut Scanner, members: &mut Members) -> Result<
         scanner.expect(b':')?;
         scanner.space();
         let start = scanner.at();
-        let kind = scanner.value()?;
-        if let Some(member) = named(key.of(body), escaped) {
+        let member = named(key.of(body), escaped);
+        let kind = match member {
+            Some(Member::Messages) => messages(scanner, members)?,
+            _ => scanner.value()?,
+        };
+        if let Some(member) = member {
             members
                 .set(member, Value { raw: Span::new(start, scanner.at()), key, kind, index: members.count });
         }
@@ -307,6 +343,20 @@ fn entries(body: &[u8], scanner: &mut Scanner, members: &mut Members) -> Result<
         scanner.expect(b',')?;
         scanner.space();
     }
+}
+
+/// Past the value of `messages`, noting where each message is, so that nobody needs to look for their ends again.
+fn messages(scanner: &mut Scanner, members: &mut Members) -> Result<Kind, JsonFault> {
+    members.noted_count = 0;
+    if scanner.byte() != Some(b'[') {
+        return scanner.value();
+    }
+    scanner.array(|index, message, kind| {
+        if kind == Kind::Object {
+            members.note(index, message);
+        }
+    })?;
+    Ok(Kind::Array)
 }
 
 /// The member that a key with its quotes names, after unescaping.

@@ -4,6 +4,7 @@
 //! recurse. It must never interpret a value; strings must be known to be UTF-8 beforehand.
 
 use super::peek::{JsonFault, Kind};
+use crate::Span;
 use crate::scan as bytes;
 
 /// The deepest nesting that can be asked for.
@@ -24,6 +25,10 @@ impl<'a> Scanner<'a> {
 
     pub(super) fn at(&self) -> usize {
         self.at
+    }
+
+    pub(super) fn move_to(&mut self, at: usize) {
+        self.at = at;
     }
 
     #[inline(always)]
@@ -69,6 +74,30 @@ impl<'a> Scanner<'a> {
             Some(b'[') => self.nested().map(|()| Kind::Array),
             _ => self.scalar(),
         }
+    }
+
+    /// Past the array that begins here, telling the index, place and kind of each element.
+    pub(super) fn array(&mut self, mut element: impl FnMut(usize, Span, Kind)) -> Result<(), JsonFault> {
+        self.bound = self.bound.checked_sub(1).ok_or(JsonFault::TooDeep)?;
+        self.expect(b'[')?;
+        self.space();
+        let mut index = 0;
+        let mut ended = self.byte() == Some(b']');
+        while !ended {
+            let start = self.at;
+            let kind = self.value()?;
+            element(index, Span::new(start, self.at), kind);
+            index += 1;
+            self.space();
+            ended = self.byte() == Some(b']');
+            if !ended {
+                self.expect(b',')?;
+                self.space();
+            }
+        }
+        self.skip();
+        self.bound += 1;
+        Ok(())
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! Owns the iterators over elements and members, and the walk to the message whose text keys a request. The
 //! text must have passed [`super::peek()`]; on any other an iterator just ends.
 
-use super::peek::{Kind, Members, Value};
+use super::peek::{Kind, Member, Members, Value};
 use super::scan::{DEEPEST, Scanner};
 use super::text::{means, prefix_text};
 use crate::Span;
@@ -11,6 +11,20 @@ use crate::Span;
 /// The elements of an array, in order; their keys are empty spans.
 pub fn elements(body: &[u8], array: Value) -> Children<'_> {
     Children::of(body, array, Kind::Array)
+}
+
+/// The elements of `messages`, as [`elements`] gives them. Those that [`super::peek()`] noted cost nothing.
+/// `body` must be what was peeked at.
+pub fn messages<'a>(body: &'a [u8], members: &'a Members) -> impl Iterator<Item = Value> + 'a {
+    let noted = members.noted();
+    let places = noted.iter().zip(0..).map(|(place, index)| Value {
+        raw: *place,
+        key: Span { start: place.start, end: place.start },
+        kind: Kind::Object,
+        index,
+    });
+    let list = members.get(Member::Messages);
+    places.chain(list.into_iter().flat_map(move |list| elements(body, list).behind(noted)))
 }
 
 /// The members of an object, in order, repeated ones included.
@@ -114,6 +128,15 @@ impl<'a> Children<'a> {
         Children { scanner, keyed: kind == Kind::Object, index: 0, ended: parent.kind != kind }
     }
 
+    /// Goes on behind the first elements, whose places are known.
+    fn behind(mut self, known: &[Span]) -> Self {
+        if let Some(last) = known.last() {
+            self.scanner.move_to(last.end as usize);
+            self.index = crate::span::narrow(known.len());
+        }
+        self
+    }
+
     fn step(&mut self) -> Option<Value> {
         let scanner = &mut self.scanner;
         scanner.space();
@@ -154,7 +177,7 @@ impl Iterator for Children<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{JsonLimits, Member, peek};
+    use super::super::{JsonLimits, peek};
     use super::*;
 
     fn text_of(body: &str, roles: &[&str], limit: usize) -> Option<String> {

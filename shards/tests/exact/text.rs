@@ -202,6 +202,21 @@ fn long_prompts_are_left_to_a_token_core() {
 }
 
 #[test]
+fn a_text_that_merges_slowly_is_left_to_a_token_core_however_short() {
+    for (text, waits) in [(words(8, 150), false), ("x".repeat(2_400), true), (" ".repeat(2_400), true)] {
+        let mut world = world(Pool::of(3));
+        world.hold(2, 0, Tier::Gpu, &tokens(&rendered(&[("user", &text)])));
+        world.works = false;
+        let answers = world.begin(vec![chat(&[("user", &text)])]);
+        world.turns(40);
+        assert_eq!(answers[0].borrow().is_none(), waits, "{text:.40}");
+        assert_eq!(world.desk.work_once(&mut world.worker), waits, "{text:.40}");
+        assert_eq!(world.wait(&answers)[0].endpoint, Some(2), "{text:.40}");
+        world.assert_settled();
+    }
+}
+
+#[test]
 fn token_ids_that_are_many_are_hashed_on_a_token_core() {
     let mut world = world(Pool::of(2));
     let ids: Vec<u32> = (0..20_000).collect();

@@ -11,7 +11,7 @@ use crate::turn::{Raw, Turn};
 use minijinja::value::Value;
 use warmpath_core::engine::Extras;
 use warmpath_parser::Span;
-use warmpath_parser::json::{self, Kind, Member, elements};
+use warmpath_parser::json::{self, Kind, Member};
 
 /// So many messages at the end may be the pivot of the turn that is looked for: an agent adds several a turn.
 const LOOKED: usize = 32;
@@ -70,7 +70,7 @@ impl Model {
         let name = scheme.name(extras, &mut desk.scratch).ok()?;
         let mut raw = self.raw(checkpoints, request, messages);
         desk.messages.clear();
-        for message in elements(body, messages) {
+        for message in json::messages(body, members) {
             raw.message(body, message);
             desk.messages.push((raw.clone(), message));
         }
@@ -153,7 +153,7 @@ impl Model {
         self.template.as_ref()?.resumable().filter(|template| template.is_pivot(index, &last))?;
         let messages = request.members.get(Member::Messages)?;
         let mut raw = self.raw(checkpoints, request, messages);
-        elements(request.body, messages).for_each(|message| raw.message(request.body, message));
+        json::messages(request.body, request.members).for_each(|message| raw.message(request.body, message));
         Some(Draft { raw, index, stop })
     }
 

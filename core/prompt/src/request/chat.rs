@@ -5,7 +5,7 @@ use crate::decline::Decline;
 use crate::value::value;
 use minijinja::value::Value as Cell;
 use warmpath_core::engine::{Named, ToolForm};
-use warmpath_parser::json::{Kind, Member, Members, Value, elements, entries, member};
+use warmpath_parser::json::{self, Kind, Member, Members, Value, elements, entries, member};
 
 /// What a template gets.
 pub struct Conversation {
@@ -78,10 +78,10 @@ fn kwargs(body: &[u8], members: &Members, policy: &Policy) -> Result<Vec<(String
 }
 
 fn messages(body: &[u8], members: &Members, policy: &Policy) -> Result<Cell, Decline> {
-    let messages = given(members, Member::Messages).ok_or(Decline::NoMessages)?;
+    given(members, Member::Messages).ok_or(Decline::NoMessages)?;
     let mut list = Vec::new();
     let mut ends_on_assistant = false;
-    for message in elements(body, messages) {
+    for message in json::messages(body, members) {
         let read = Message::read(body, message, policy.tools)?;
         ends_on_assistant = read.role == "assistant";
         list.push(read.into_cell(body, policy)?);

@@ -63,7 +63,7 @@ impl Gateway<'_> {
         };
         self.resumed += usize::from(plan.is_resumed());
         self.model.keys(&plan, scheme, extras, self.checkpoints, &mut self.desk)?;
-        Ok(plan.work())
+        Ok(plan.rest().len())
     }
 }
 
