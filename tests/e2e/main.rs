@@ -13,6 +13,7 @@ mod changes;
 mod crowd;
 mod exact;
 mod faults;
+mod fleets;
 mod forwarding;
 mod life;
 mod models;

@@ -7,6 +7,7 @@ use super::blocks::Lora;
 use super::faults::Faults;
 use super::kinds::{HashAlgo, Kind};
 use super::publish::Endpoint;
+use super::text::Reading;
 use super::version::Version;
 
 /// When an engine answers.
@@ -102,6 +103,8 @@ pub struct Config {
     pub hashing: Hashing,
     /// What it says of itself that is not so, or does not say.
     pub pretence: Pretence,
+    /// How text becomes tokens.
+    pub reading: Reading,
     /// Cache events.
     pub events: Events,
     /// Tokens of an answer when the request does not bound it lower.
@@ -143,6 +146,7 @@ impl Config {
             block_size: kind.block_size(),
             hashing: Hashing::default(),
             pretence: Pretence::default(),
+            reading: Reading::default(),
             events: Events::default(),
             tokens: 16,
             max_running: 0,
