@@ -120,6 +120,8 @@ async fn serve_until(
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
     tokio::task::spawn_local(watch(gateway.clone()));
+    tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::trust::counters::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())
