@@ -151,7 +151,7 @@ pub async fn reports(gateway: &Shared) -> Vec<ShardReport> {
 
 /// Asks the event core beside the admin thread. A seat is kept until it has answered, even if the client has
 /// left meanwhile. `None` if the question broke.
-async fn ask_kv<T: Send + 'static>(
+pub(crate) async fn ask_kv<T: Send + 'static>(
     gateway: &Shared,
     ask: impl FnOnce(&dyn KvPlane) -> T + Send + 'static,
 ) -> Option<T> {

@@ -1,8 +1,12 @@
 //! How far each endpoint of a rule is trusted, and which leg may be broken, beside what the event core saw. Owns the
 //! pairing and the JSON of it; must never decide what follows.
 
+pub(crate) mod counters;
+pub(crate) mod voice;
+
 use crate::kv::KvEndpoint;
 use serde_json::{Map, Value, json};
+use warmpath_core::trust::counters::Open;
 use warmpath_core::trust::{Class, Finding, Leg, Legs, Symptoms, Trust, legs};
 
 /// One endpoint's.
@@ -13,6 +17,8 @@ pub struct EndpointTrust {
     pub symptoms: Symptoms,
     /// What may be broken.
     pub legs: Legs,
+    /// Windows of the engine's counters that were judged, and those that proved nothing by reason.
+    pub windows: (u32, [u32; Open::ALL.len()]),
 }
 
 impl EndpointTrust {
@@ -27,6 +33,7 @@ impl EndpointTrust {
             trust: state.map(|state| state.now()).unwrap_or_default(),
             legs: legs(&symptoms, &names, fence),
             symptoms,
+            windows: state.map(|state| state.windows()).unwrap_or_default(),
         }
     }
 
@@ -44,7 +51,16 @@ impl EndpointTrust {
             "judged": judged,
             "agreed": agreed,
             "legs": self.legs.iter().map(Leg::word).collect::<Vec<_>>(),
+            "cures": self.legs.iter().map(Leg::cure).collect::<Vec<_>>(),
+            "windows": self.windows_json(),
             "answers": Finding::ALL.iter().map(count).collect::<Map<_, _>>(),
         })
+    }
+
+    fn windows_json(&self) -> Value {
+        let (judged, open) = self.windows;
+        let open = Open::ALL.iter().map(|why| (why.word().to_owned(), json!(open[*why as usize])));
+        let judged = ("judged".to_owned(), json!(judged));
+        std::iter::once(judged).chain(open).collect::<Map<_, _>>().into()
     }
 }

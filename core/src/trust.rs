@@ -6,6 +6,7 @@
 //! on, of which under half agree, it takes requests by load alone. Then one request now and again is routed to it by
 //! its blocks all the same: three answers in a row that agree let it in again.
 
+pub mod counters;
 mod legs;
 
 pub use legs::{Leg, Legs, Names, Seen, Tried, legs};
@@ -150,6 +151,8 @@ impl Finding {
 pub struct Answer {
     /// Held on the GPU, as the events tell.
     pub predicted: u32,
+    /// By how much less than that another rank holds, where nobody knows which rank answered.
+    pub spread: u32,
     /// Held anywhere.
     pub reach: u32,
     /// Held anywhere or on its way by other requests.
@@ -166,13 +169,19 @@ pub struct Answer {
 
 /// What an answer proves; `None`: nothing, for or against.
 pub fn judge(answer: &Answer) -> Option<Finding> {
-    let Answer { predicted, reach, promised, cached, unit, .. } = *answer;
+    let Answer { predicted, spread, reach, promised, cached, unit, .. } = *answer;
     let recount = answer.counted.is_some_and(|(here, there)| here != there).then_some(Finding::Recount);
     if predicted == 0 && cached < unit.max(1) {
         return recount;
     }
-    if cached.saturating_add(unit) <= predicted {
+    let least = predicted.saturating_sub(spread);
+    if cached.saturating_add(unit) <= least {
         return recount.or(Some(Finding::Less));
+    }
+    if cached.saturating_add(unit) <= predicted {
+        // Less than one rank holds and not less than another: what lies between them proves nothing.
+        let is_least = least > 0 && cached < least.saturating_add(unit);
+        return recount.or(is_least.then_some(Finding::Agrees));
     }
     if cached < reach.max(predicted).saturating_add(unit) {
         return Some(Finding::Agrees);
@@ -180,6 +189,15 @@ pub fn judge(answer: &Answer) -> Option<Finding> {
     // Other requests brought it, of which the events have not come: it says nothing of their names.
     let is_explained = cached < promised.saturating_add(unit) || !answer.is_all_known;
     recount.or((!is_explained).then_some(Finding::More))
+}
+
+/// Whether an answer found just what was on its way to its endpoint: whether that came, and under the names computed
+/// here, the events have to tell.
+pub fn is_brought(answer: &Answer) -> bool {
+    let Answer { predicted, reach, promised, cached, unit, .. } = *answer;
+    let counts_alike = answer.counted.is_none_or(|(here, there)| here == there);
+    let is_more = cached >= reach.max(predicted).saturating_add(unit);
+    counts_alike && answer.is_all_known && is_more && cached.abs_diff(promised) < unit
 }
 
 /// How a request gave its prompt, as far as that can break by itself.

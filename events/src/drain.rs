@@ -37,6 +37,11 @@ pub enum DrainChange<'a> {
         /// The block, with its tokens.
         block: &'a StoredBlock,
     },
+    /// A block is stored that was held already, or that found no room.
+    Again {
+        /// Its name.
+        hash: u64,
+    },
     /// A block has come to another level; what it holds was told before.
     Moved {
         /// Where it was.
@@ -182,6 +187,8 @@ fn change(event: &DrainEvent, residency: &mut Residency, sink: Sink<'_>) {
                 if residency.store(shelf, hash, depth) {
                     let also = residency.also(shelf, hash);
                     sink(DrainChange::Held { shelf, parent, depth, also, block });
+                } else {
+                    sink(DrainChange::Again { hash });
                 }
                 parent = Some(hash);
                 depth = depth.saturating_add(1);

@@ -158,11 +158,15 @@ impl Holdings {
                 self.group = Some(shelf.group);
                 match self.naming.name_drained(parent, block, &mut index.scratch) {
                     Some(key) => {
+                        self.questions.stored(index.now, key);
                         self.counts.counted += 1;
                         self.held(shelf.medium, also, key, depth, index);
                     }
                     None => self.counts.unnamed += 1,
                 }
+            }
+            DrainChange::Again { hash } => {
+                self.naming.key(hash).into_iter().for_each(|key| self.questions.stored(index.now, key));
             }
             DrainChange::Moved { from, to, hash, also } => self.moved(from, to, hash, also, index),
             DrainChange::Gone { shelf, hash, also } => self.gone(shelf, hash, also, index),

@@ -5,6 +5,9 @@
 //! already. So if the last blocks that counted as held are stored once more, they were not found; if the first that did
 //! not count is stored and they are not, they were. Two of them must be stored: one alone may be the last full block of
 //! another request, which every engine computes. Where neither happened, nothing was proven.
+//!
+//! Blocks that were on their way by other requests and were found are asked after too: their events must have come
+//! under these names. Where they never do, the engine has blocks that nobody was told of.
 
 use std::collections::VecDeque;
 use warmpath_core::shared::Observation;
@@ -20,6 +23,9 @@ const WAITING_MAX: usize = 256;
 /// How long after an answer its events may come.
 const GRACE: Nanos = 250 * MILLISECOND;
 
+/// How long after an answer the events of others may come, and how long before its request they may have.
+const GRACE_OF_OTHERS: Nanos = 2 * SECOND;
+
 /// Nothing is remembered after so long without a question.
 const REMEMBERED: Nanos = 60 * SECOND;
 
@@ -34,6 +40,16 @@ struct Question {
     class: Class,
 }
 
+/// Blocks that others brought.
+#[derive(Clone, Copy, Debug)]
+struct Brought {
+    due: Nanos,
+    since: Nanos,
+    keys: [u64; 2],
+    service: u32,
+    class: Class,
+}
+
 /// One rank's.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
@@ -42,6 +58,7 @@ pub(crate) struct Questions {
     since: Option<Nanos>,
     asked: Nanos,
     waiting: VecDeque<Question>,
+    brought: VecDeque<Brought>,
 }
 
 impl Questions {
@@ -60,6 +77,17 @@ impl Questions {
                 service,
                 class,
             });
+        }
+    }
+
+    /// Asks whether the blocks that others brought came under these names.
+    pub fn ask_brought(&mut self, told: &Observation<'_>, service: u32, class: Class, now: Nanos) {
+        self.asked = now;
+        self.since.get_or_insert(now);
+        let Ok(keys) = told.keys.try_into() else { return };
+        if self.brought.len() < WAITING_MAX {
+            let (due, since) = (now + GRACE_OF_OTHERS, told.sent.saturating_sub(GRACE_OF_OTHERS));
+            self.brought.push_back(Brought { due, since, keys, service, class });
         }
     }
 
@@ -85,19 +113,43 @@ impl Questions {
                 each(question.service, question.class, finding);
             }
         }
+        while let Some(brought) = self.brought.front().copied().filter(|brought| now >= brought.due) {
+            self.brought.pop_front();
+            if let Some(finding) = self.came(&brought) {
+                each(brought.service, brought.class, finding);
+            }
+        }
         if self.since.is_some() && now >= self.asked + REMEMBERED {
             *self = Questions::default();
         }
     }
 
-    fn found(&self, question: &Question) -> Option<Finding> {
-        if self.since.is_none_or(|since| question.sent < since) {
+    /// Whether all that was stored since then is remembered.
+    fn remembers(&self, then: Nanos) -> bool {
+        self.since.is_some_and(|since| then >= since)
+    }
+
+    fn was_stored(&self, key: u64, since: Nanos) -> bool {
+        let mut recent = self.stored.iter().rev().take_while(|(at, _)| *at >= since);
+        recent.any(|(_, own)| *own == key)
+    }
+
+    fn came(&self, brought: &Brought) -> Option<Finding> {
+        if !self.remembers(brought.since) {
             return None;
         }
-        let since = |key: u64| {
-            let recent = self.stored.iter().rev().take_while(|(at, _)| *at >= question.sent);
-            recent.filter(|(_, own)| *own == key).count() > 0
-        };
+        match brought.keys.map(|key| self.was_stored(key, brought.since)) {
+            [true, true] => Some(Finding::Agrees),
+            [false, false] => Some(Finding::More),
+            _ => None,
+        }
+    }
+
+    fn found(&self, question: &Question) -> Option<Finding> {
+        if !self.remembers(question.sent) {
+            return None;
+        }
+        let since = |key: u64| self.was_stored(key, question.sent);
         match (question.held.map(since), question.next) {
             ([true, true], _) => Some(Finding::Less),
             ([false, false], Some(next)) if since(next) => Some(Finding::Agrees),
@@ -140,6 +192,28 @@ mod tests {
         assert_eq!(answers(&[(11, 2), (11, 3)], &[1, 2, 3]), []);
         assert_eq!(answers(&[], &[1, 2, 3]), []);
         assert_eq!(answers(&[], &[1, 2]), []);
+    }
+
+    #[test]
+    fn what_others_brought_must_come_under_its_names() {
+        let came = |stored: &[(Nanos, u64)]| {
+            let (mut questions, class) = (Questions::default(), Class::default());
+            let shown = Shown::Brought { service: 7, class };
+            let told = |sent| Observation { source: 1, rank: 0, sent, shown, keys: &[1, 2] };
+            questions.ask_brought(&told(0), 7, class, SECOND);
+            stored.iter().for_each(|(at, key)| questions.stored(at * SECOND, *key));
+            questions.ask_brought(&told(10 * SECOND), 7, class, 11 * SECOND);
+            let mut found = Vec::new();
+            questions.answer(13 * SECOND - 1, |_, _, finding| found.push(finding));
+            assert_eq!(found, [], "of the first nothing is remembered; the second is not due");
+            questions.answer(13 * SECOND, |_, _, finding| found.push(finding));
+            found
+        };
+        assert_eq!(came(&[(9, 1), (9, 2)]), [Finding::Agrees], "between the decision and its being sent");
+        assert_eq!(came(&[(11, 1), (12, 2)]), [Finding::Agrees]);
+        assert_eq!(came(&[(7, 1), (7, 2)]), [Finding::More], "long before: it would have been known");
+        assert_eq!(came(&[(11, 3), (11, 4)]), [Finding::More], "under other names");
+        assert_eq!(came(&[(11, 2)]), []);
     }
 
     #[test]

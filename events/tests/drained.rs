@@ -44,7 +44,7 @@ fn the_example_moves_a_block_to_the_host_and_ends_with_one() {
             DrainChange::Held { block, .. } => held.push(block.block_hash.0),
             DrainChange::Moved { to, hash, .. } => moved.push((hash, to.medium)),
             DrainChange::Gone { hash, .. } => gone.push(hash),
-            DrainChange::Cleared | DrainChange::Unknown { .. } => {}
+            DrainChange::Cleared | DrainChange::Again { .. } | DrainChange::Unknown { .. } => {}
         });
     }
     let (first, second, third) =

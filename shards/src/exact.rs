@@ -110,6 +110,13 @@ impl Exact {
             .copied()
     }
 
+    /// The same where the engine chooses the rank.
+    pub(crate) fn any_rank(&self, endpoint: usize) -> Option<Candidate> {
+        self.read.ok()?;
+        let ranks = self.overlap.last().iter().filter(|c| usize::from(c.endpoint) == endpoint);
+        exact::any_rank(ranks.copied())
+    }
+
     /// The present request has the keys that the reader made. False: nobody waits for them.
     pub(crate) fn has(&mut self) -> bool {
         self.read = Ok(());

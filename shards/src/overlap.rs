@@ -147,6 +147,7 @@ fn candidate(
         endpoint: endpoint as u16,
         rank,
         runs,
+        spread: 0,
         promised: 0,
         load: view.map_or(0, |view| view.load),
         rank_load: source.reserved(rank),

@@ -2,9 +2,10 @@
 //! event core. Owns what is remembered of a request until then, and which answers count; must never judge one
 //! ([`trust::judge`] does), wait, or hold more keys than [`KEYS_KEPT`].
 //!
-//! An answer counts if it came whole with status 200, from a rank that is known, and tells how many tokens were found in
-//! the cache. Blocks are proven only by one that also tells as many tokens of the prompt as were counted here: another
-//! number means that the keys are not those of the engine's prompt.
+//! An answer counts if it came whole with status 200, and tells how many tokens were found in the cache. Where the engine
+//! chose the rank it is compared with what any of its ranks holds. Blocks are proven only by a rank that is known, and
+//! only if as many tokens of the prompt are told as were counted here: another number means that the keys are not those
+//! of the engine's prompt. What an answer does not tell is asked of the events, and counted for the engine's counters.
 
 use crate::exchange::Exchange;
 use crate::flow::Flow;
@@ -12,7 +13,7 @@ use crate::prompt::{self, Keys, Terms};
 use crate::services::ShardService;
 use crate::usage::Usage;
 use warmpath_core::decide::exact::{ANY_RANK, Candidate};
-use warmpath_core::shared::{KEYS_MAX, Observation, Shown, Source};
+use warmpath_core::shared::{KEYS_MAX, Observation, Shown, Source, TrustState};
 use warmpath_core::trust::{self, Answer, Apart, Class, Given};
 use warmpath_parser::json::{Kind, Member, Members};
 use warmpath_prompt::Api;
@@ -24,34 +25,55 @@ pub const KEYS_KEPT: usize = 4096;
 /// What was known of the endpoint's cache when the request was sent there.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// The rank that it was sent to.
+    /// The rank that it was sent to, or [`ANY_RANK`].
     rank: u8,
     /// Keys of the prompt that it was known to hold on the GPU.
     held: u32,
     /// The last two of those that no last token keeps from being found, and the first beyond.
     edge: [u64; 3],
     edges: u8,
+    /// The last two of those that are on their way, if any are.
+    brought: Option<[u64; 2]>,
     /// In tokens, without what the answer tells.
     predicted: Answer,
 }
 
 impl Claim {
-    /// Of a candidate; `None` if it is not known which rank takes the request, or if nothing is claimed of it.
+    /// Of a candidate; `None` if nothing is claimed of it.
     fn of(candidate: &Candidate, keys: &Keys, source: &Source) -> Option<Claim> {
-        if candidate.rank == ANY_RANK || source.fence().is_some() {
+        if source.fence().is_some() {
             return None;
         }
         let [gpu, .., anywhere] = candidate.runs;
+        let least = keys.predicted(gpu.saturating_sub(candidate.spread));
         let predicted = Answer {
             predicted: keys.predicted(gpu),
+            spread: keys.predicted(gpu) - least,
             reach: keys.predicted(anywhere),
             promised: keys.predicted(candidate.promised.max(anywhere)),
             unit: keys.unit as u32,
-            is_all_known: source.is_complete(candidate.rank),
+            is_all_known: is_complete(source, candidate.rank),
             ..Answer::default()
         };
-        let (edge, edges) = edge(keys, gpu as usize, predicted.predicted as usize / keys.unit.max(1));
-        Some(Claim { rank: candidate.rank, held: gpu, edge, edges, predicted })
+        let units = |tokens: u32| tokens as usize / keys.unit.max(1);
+        let (edge, edges) = match candidate.rank {
+            // Whose events would be asked?
+            ANY_RANK => ([0; 3], 0),
+            _ => edge(keys, gpu as usize, units(predicted.predicted)),
+        };
+        let coming = (predicted.promised > predicted.reach && candidate.rank != ANY_RANK)
+            .then(|| units(predicted.promised).checked_sub(2))
+            .flatten();
+        let brought = coming.and_then(|from| keys.keys.get(from..from + 2)?.try_into().ok());
+        Some(Claim { rank: candidate.rank, held: gpu, edge, edges, brought, predicted })
+    }
+}
+
+/// Whether all is known that a rank holds, or all ranks.
+fn is_complete(source: &Source, rank: u8) -> bool {
+    match rank {
+        ANY_RANK => (0..source.spec().ranks).all(|rank| source.is_complete(rank)),
+        rank => source.is_complete(rank),
     }
 }
 
@@ -94,8 +116,8 @@ impl<R: Ring> Flow<R> {
         exchange.route.claim = Claim::of(candidate, keys, source);
         exchange.keys.clear();
         let learns = self.settings.features.learn && exchange.route.claim.is_some();
-        // Where all is known there is nothing to learn.
-        if learns && !source.is_complete(candidate.rank) {
+        // Where all is known there is nothing to learn, nor where nobody knows whose it is.
+        if learns && candidate.rank != ANY_RANK && !source.is_complete(candidate.rank) {
             exchange.keys.extend_from_slice(&keys.keys[..keys.keys.len().min(KEYS_KEPT)]);
         }
     }
@@ -110,7 +132,8 @@ impl<R: Ring> Flow<R> {
             1 => Some(0),
             _ => exchange.route.rank_asked,
         };
-        let chosen = self.exact.candidate(exchange.route.endpoint, rank);
+        let endpoint = exchange.route.endpoint;
+        let chosen = self.exact.candidate(endpoint, rank).or_else(|| self.exact.any_rank(endpoint));
         if let Some(candidate) = chosen {
             self.claim(exchange, &candidate, source);
         }
@@ -129,33 +152,52 @@ impl<R: Ring> Flow<R> {
             return;
         }
         let Some(cached) = usage.and_then(|usage| usage.cached_tokens()) else {
-            return self.ask_events(exchange, &claim, source);
+            return self.untold(exchange, &claim, source, trust);
         };
         let there = usage.and_then(|usage| usage.prompt_tokens());
         let counted = there.map(|there| (exchange.route.prompt_tokens, there));
-        let knew_all = claim.predicted.is_all_known && source.is_complete(claim.rank);
+        let knew_all = claim.predicted.is_all_known && is_complete(source, claim.rank);
         let is_all_known = knew_all || source.is_misnamed();
         let answer = Answer { cached, counted, is_all_known, ..claim.predicted };
         let finding = trust::judge(&answer);
         exchange.route.finding = finding;
         if let Some(finding) = finding {
             trust.judged(exchange.route.class, finding);
+        } else if let Some(brought) = claim.brought.as_ref().filter(|_| trust::is_brought(&answer)) {
+            let of = |service| Shown::Brought { service, class: exchange.route.class };
+            self.ask_events(exchange, &claim, source, brought, of);
         }
-        if counted.is_some_and(|(here, there)| here == there) {
+        if claim.rank != ANY_RANK && counted.is_some_and(|(here, there)| here == there) {
             self.teach(exchange, &claim, &answer, source);
         }
     }
 
-    /// The answer tells nothing: asks the event core what the request computed.
-    fn ask_events(&self, exchange: &Exchange, claim: &Claim, source: &Source) {
-        let Some(service) = exchange.route.service.as_ref().filter(|_| claim.edges > 0) else { return };
-        let shown = Shown::Untold { service: service.service.number, class: exchange.route.class };
+    /// The answer tells nothing: asks the event core what the request computed, and leaves it to the engine's counters.
+    fn untold(&self, exchange: &Exchange, claim: &Claim, source: &Source, trust: &TrustState) {
+        let class = exchange.route.class;
+        trust.was_untold(class, exchange.route.prompt_tokens, &claim.predicted);
+        if claim.edges > 0 {
+            let keys = &claim.edge[..usize::from(claim.edges)];
+            self.ask_events(exchange, claim, source, keys, |service| Shown::Untold { service, class });
+        }
+    }
+
+    /// Asks the event core what the engine's events say of these blocks.
+    fn ask_events(
+        &self,
+        exchange: &Exchange,
+        claim: &Claim,
+        source: &Source,
+        keys: &[u64],
+        shown: impl FnOnce(u32) -> Shown,
+    ) {
+        let Some(service) = exchange.route.service.as_ref() else { return };
         self.exact.observations.put(&Observation {
             source: source.number(),
             rank: claim.rank,
             sent: exchange.times.sent,
-            shown,
-            keys: &claim.edge[..usize::from(claim.edges)],
+            shown: shown(service.service.number),
+            keys,
         });
     }
 

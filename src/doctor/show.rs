@@ -1,6 +1,6 @@
 //! Reports as a table for people or as JSON for programs. Owns their layout; must never decide what a row means.
 
-use super::row::{Report, Row, Verdict};
+use super::row::{Leg, Report, Row, Verdict};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -31,9 +31,18 @@ fn sentence(report: &Report) -> String {
     let open = words(report.rows.iter().filter(|row| row.verdict == Verdict::NotRun).collect());
     match (failing.is_empty(), open.is_empty()) {
         (false, _) => format!("exact routing would not work: {failing}"),
-        (true, false) => format!("exact routing works for prompts of token ids; not tried: {open}"),
+        (true, false) if is_text_open(report) => {
+            format!("exact routing works for prompts of token ids; not tried: {open}")
+        }
+        (true, false) => format!("exact routing works; not tried: {open}"),
         (true, true) => "exact routing works".into(),
     }
+}
+
+/// Whether it was not tried what becomes of text.
+fn is_text_open(report: &Report) -> bool {
+    let is_text = |row: &&Row| matches!(row.leg, Leg::Tokenizer | Leg::Template);
+    report.rows.iter().filter(is_text).any(|row| row.verdict == Verdict::NotRun)
 }
 
 fn line(out: &mut String, row: &Row) {
@@ -104,8 +113,8 @@ mod tests {
                    exact routing would not work: block_size";
         assert!(table.ends_with(end), "{table}");
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
-        let rows = vec![Row::equal(Leg::Root, "0"), Row::not_run(Leg::Salt, "why")];
-        let open = report(rows);
-        assert!(super::table(&[open]).ends_with("works for prompts of token ids; not tried: salt"));
+        let open = |leg| super::table(&[report(vec![Row::equal(Leg::Root, "0"), Row::not_run(leg, "why")])]);
+        assert!(open(Leg::Salt).ends_with("exact routing works; not tried: salt"));
+        assert!(open(Leg::Template).ends_with("works for prompts of token ids; not tried: template"));
     }
 }

@@ -30,7 +30,7 @@ impl Drained {
         self.drain.apply(event, &mut self.residency, &mut |change| match change {
             DrainChange::Held { block, .. } => changed.push(block.block_hash.0),
             DrainChange::Moved { hash, .. } | DrainChange::Gone { hash, .. } => changed.push(hash),
-            DrainChange::Cleared | DrainChange::Unknown { .. } => {}
+            DrainChange::Cleared | DrainChange::Again { .. } | DrainChange::Unknown { .. } => {}
         });
         let is_next = last.is_none_or(|last| last.checked_add(1) == Some(event.id));
         let fault = self.drain.fault().filter(|_| !is_next).map(|fault| Anomaly::drain(fault, last));

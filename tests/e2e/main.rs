@@ -14,6 +14,7 @@ mod changes;
 mod crowd;
 mod exact;
 mod faults;
+mod fleets;
 mod forwarding;
 mod gate;
 mod life;

@@ -146,6 +146,9 @@ fn status(answer: &Value) -> String {
         if !legs.is_empty() {
             let (rule, address) = (word(&endpoint["rule"]), word(&endpoint["endpoint"]));
             text += &format!("broken: {rule} {address}: {}\n", legs.join(" or "));
+            for (leg, cure) in legs.iter().zip(items(&endpoint["trust"], "cures")) {
+                text += &format!("cure of {leg}: {}\n", word(cure));
+            }
         }
         for finding in items(endpoint, "findings") {
             let (rule, address) = (word(&endpoint["rule"]), word(&endpoint["endpoint"]));

@@ -40,6 +40,8 @@ pub struct Candidate {
     pub rank: u8,
     /// Leading blocks of the prompt on the GPU, on the GPU or in the host's memory, and anywhere.
     pub runs: [u32; 3],
+    /// By how many blocks on the GPU the ranks that it stands for differ; 0 for one rank.
+    pub spread: u32,
     /// Leading blocks that are there or will be, once the requests in flight have brought theirs.
     pub promised: u32,
     /// The endpoint's requests in flight, of all shards and ranks.
@@ -467,15 +469,30 @@ pub fn union(candidates: &mut Vec<Candidate>) {
     candidates.dedup_by(|rank, all| {
         let same = rank.endpoint == all.endpoint;
         if same {
-            for (run, of_all) in rank.runs.iter().zip(&mut all.runs) {
-                *of_all = (*of_all).max(*run);
-            }
-            all.promised = all.promised.max(rank.promised);
-            all.held = all.held.saturating_add(rank.held);
+            *all = joined(*all, *rank);
         }
         same
     });
     candidates.iter_mut().for_each(|c| c.rank = ANY_RANK);
+}
+
+/// Two ranks of one endpoint as one candidate.
+fn joined(one: Candidate, other: Candidate) -> Candidate {
+    let least = (one.runs[0] - one.spread).min(other.runs[0] - other.spread);
+    let runs: [u32; 3] = std::array::from_fn(|tier| one.runs[tier].max(other.runs[tier]));
+    Candidate {
+        rank: ANY_RANK,
+        runs,
+        spread: runs[0] - least,
+        promised: one.promised.max(other.promised),
+        held: one.held.saturating_add(other.held),
+        ..one
+    }
+}
+
+/// What is known of an endpoint where the engine chooses the rank.
+pub fn any_rank(ranks: impl Iterator<Item = Candidate>) -> Option<Candidate> {
+    ranks.reduce(joined).map(|all| Candidate { rank: ANY_RANK, ..all })
 }
 
 #[cfg(test)]

@@ -40,6 +40,14 @@ pub enum Shown {
         /// What the request has that could be wrong.
         class: Class,
     },
+    /// Blocks that were on their way by other requests, and were found: the last two of them. The events of those
+    /// requests say whether they came under these names.
+    Brought {
+        /// Number of the service whose prediction it was.
+        service: u32,
+        /// What the request has that could be wrong.
+        class: Class,
+    },
 }
 
 /// Blocks of one prompt that an answer of a rank says something of.
@@ -64,6 +72,7 @@ impl Shown {
             Shown::Held(depth) => (0, depth.into()),
             Shown::Computed => (1, 0),
             Shown::Untold { service, class } => (2, u64::from(service) << 8 | class.place() as u64),
+            Shown::Brought { service, class } => (3, u64::from(service) << 8 | class.place() as u64),
         }
     }
 
@@ -73,7 +82,8 @@ impl Shown {
             1 => Shown::Computed,
             _ => {
                 let class = Class::all().nth(detail as u8 as usize).unwrap_or_default();
-                Shown::Untold { service: (detail >> 8) as u32, class }
+                let service = (detail >> 8) as u32;
+                if kind == 2 { Shown::Untold { service, class } } else { Shown::Brought { service, class } }
             }
         }
     }

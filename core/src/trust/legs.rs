@@ -55,6 +55,32 @@ impl Leg {
             "lora",
         ][self as usize]
     }
+
+    /// What to do about it.
+    pub const fn cure(self) -> &'static str {
+        match self {
+            Leg::Seed => {
+                "start the engines with the PYTHONHASHSEED that the gateway has in LLB_KV_NONE_HASH_SEED, to the letter, \
+                 or set kvHashAlgo to tokens"
+            }
+            Leg::Algorithm => "set the rule's kvHashAlgo to the engine's block hash, or to tokens",
+            Leg::BlockSize => "set the rule's kvBlockSize to the tokens of the engine's blocks",
+            Leg::Tokenizer => {
+                "put the tokenizer of the very revision that the engine serves into the model's folder below \
+                 --config-root"
+            }
+            Leg::Template => {
+                "put the chat template that the engine renders with into the model's folder below --config-root"
+            }
+            Leg::LostEvents => {
+                "give the engine a replay endpoint and larger buffers, and look at what stands between it and the gateway"
+            }
+            Leg::SecondReader => "end the other reader of its events, then `warmpath ctl kv reacquire`",
+            Leg::Salt | Leg::Lora => {
+                "set the rule's kvEngineVersion to the release that the engine is built from"
+            }
+        }
+    }
 }
 
 /// A set of legs.

@@ -48,6 +48,37 @@ fn a_word_holds_all_of_it() {
     }
 }
 
+/// Of ranks that hold 48 to 144 tokens one answered, nobody knows which.
+#[test]
+fn where_the_rank_is_unknown_any_rank_explains_an_answer() {
+    let of = |least: u32, cached| {
+        let spread = 144 - least;
+        let ranks = Answer { predicted: 144, reach: 144, promised: 144, spread, ..Answer::default() };
+        judge(&Answer { cached, unit: 16, is_all_known: true, ..ranks })
+    };
+    assert_eq!([144, 150, 48, 60].map(|cached| of(48, cached)), [Some(Finding::Agrees); 4]);
+    assert_eq!([64, 128].map(|cached| of(48, cached)), [None; 2], "between what two of them hold");
+    assert_eq!((of(48, 32), of(48, 160)), (Some(Finding::Less), Some(Finding::More)));
+    assert_eq!(
+        (of(0, 0), of(0, 144)),
+        (None, Some(Finding::Agrees)),
+        "one that holds nothing may have answered"
+    );
+}
+
+#[test]
+fn only_what_was_on_its_way_is_asked_after() {
+    let plain =
+        Answer { promised: 160, reach: 48, predicted: 48, unit: 16, is_all_known: true, ..Answer::default() };
+    let brought = |cached| is_brought(&Answer { cached, ..plain });
+    assert_eq!(
+        [48, 63, 64, 144, 145, 160, 175, 176].map(brought),
+        [false, false, false, false, true, true, true, false]
+    );
+    assert!(!is_brought(&Answer { cached: 160, is_all_known: false, ..plain }));
+    assert!(!is_brought(&Answer { cached: 160, counted: Some((170, 171)), ..plain }));
+}
+
 #[test]
 fn an_answer_is_judged_to_a_block() {
     let plain = Answer { unit: 16, is_all_known: true, ..Answer::default() };

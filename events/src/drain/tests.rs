@@ -28,6 +28,7 @@ impl Bench {
                 DrainChange::Moved { to, hash, .. } => format!("moved {hash} {:?}", to.medium),
                 DrainChange::Gone { hash, .. } => format!("gone {hash}"),
                 DrainChange::Unknown { hash } => format!("unknown {hash}"),
+                DrainChange::Again { hash } => format!("again {hash}"),
                 DrainChange::Cleared => "cleared".to_owned(),
             });
         });

@@ -8,6 +8,7 @@ use crate::continuity::Standing;
 use crate::feed::FeedCounts;
 use crate::holdings::Holdings;
 use crate::index::Index;
+use crate::questions::Questions;
 use crate::residency::{Residency, Shelf};
 use crate::wire::Medium;
 use std::sync::Arc;
@@ -171,6 +172,8 @@ impl Rank {
             self.followed_since.get_or_insert(now);
         } else if self.followed_since.take().is_some() {
             self.holdings.forget_observed(index);
+            // Events that did not come meanwhile answer nothing.
+            self.holdings.questions = Questions::default();
         }
     }
 
@@ -184,11 +187,13 @@ impl Rank {
             Shown::Held(depth) if may_count && self.stream.may_lack() && !self.holdings.names.differ() => {
                 self.holdings.learn(told, depth, index);
             }
-            // Drained events don't tell of a block that is stored once more.
-            Shown::Untold { service, class } if may_count && matches!(self.stream, Stream::Published(_)) => {
+            Shown::Untold { service, class } if may_count => {
                 self.holdings.questions.ask(told, service, class, index.now);
             }
-            Shown::Held(_) | Shown::Untold { .. } => {}
+            Shown::Brought { service, class } if may_count => {
+                self.holdings.questions.ask_brought(told, service, class, index.now);
+            }
+            Shown::Held(_) | Shown::Untold { .. } | Shown::Brought { .. } => {}
         }
         self.told(source, index);
     }

@@ -9,6 +9,7 @@ use super::blocks::Lora;
 use super::faults::Faults;
 use super::kinds::{HashAlgo, Telling};
 use super::publish::Endpoint;
+use super::text::Reading;
 use super::transfer::{Connector, Pair, Role};
 use super::version::Version;
 use super::{Config, Events, Hashing, KeepAlive, Kind, Pretence, Timing, start};
@@ -271,6 +272,7 @@ impl EngineArgs {
             host_blocks: cache.host_blocks,
             hashing: Hashing { algo: cache.hash_algo, seed: cache.seed.clone(), bytes: cache.hash_bytes },
             pretence: Pretence::default(),
+            reading: Reading::default(),
             events: cache.events(self.kind)?,
             host: self.host.clone(),
             port: self.port,

@@ -7,6 +7,7 @@ use super::blocks::Lora;
 use super::faults::Faults;
 use super::kinds::{HashAlgo, Kind};
 use super::publish::Endpoint;
+use super::text::Reading;
 use super::transfer::Pair;
 use super::version::Version;
 
@@ -103,6 +104,8 @@ pub struct Config {
     pub hashing: Hashing,
     /// What it says of itself that is not so, or does not say.
     pub pretence: Pretence,
+    /// How text becomes tokens.
+    pub reading: Reading,
     /// Cache events.
     pub events: Events,
     /// Tokens of an answer when the request does not bound it lower.
@@ -146,6 +149,7 @@ impl Config {
             block_size: kind.block_size(),
             hashing: Hashing::default(),
             pretence: Pretence::default(),
+            reading: Reading::default(),
             events: Events::default(),
             tokens: 16,
             pair: None,

@@ -199,7 +199,7 @@ fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<Chec
     let (kind, config) = (engine.config.kind, &engine.config);
     let mut ask = match body.dropped() {
         true => Ask::sunk(chat, body.digest()),
-        false => Ask::parse(chat, &body.bytes).map_err(|refusal| kind.refuse(&refusal))?,
+        false => Ask::parse(chat, &body.bytes, &config.reading).map_err(|refusal| kind.refuse(&refusal))?,
     };
     if let Some(model) = &ask.model
         && kind.checks_model()

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::text::{Token, digest, digest_tokens, tokenize, tokenize_chat};
+use super::text::{Reading, Token, digest, digest_tokens};
 
 /// Most tokens one request may generate.
 const MAX_TOKENS: u64 = 1_000_000;
@@ -82,8 +82,8 @@ impl Handshake {
 }
 
 impl Ask {
-    /// Reads a request body.
-    pub fn parse(chat: bool, body: &[u8]) -> Result<Ask, Refusal> {
+    /// Reads a request body, and its text as this engine does.
+    pub fn parse(chat: bool, body: &[u8], reading: &Reading) -> Result<Ask, Refusal> {
         let json: Value = serde_json::from_slice(body).map_err(|e| Refusal::Malformed(e.to_string()))?;
         if !json.is_object() {
             return Err(Refusal::Invalid("the body must be a JSON object".into()));
@@ -97,9 +97,9 @@ impl Ask {
             chat,
             prompts: match (chat, &json["prompt_token_ids"]) {
                 // What another engine made of the messages (TensorRT-LLM).
-                (true, ids @ Value::Array(_)) => prompts(ids)?,
-                (true, _) => vec![chat_prompt(&json)?],
-                (false, _) => prompts(&json["prompt"])?,
+                (true, ids @ Value::Array(_)) => prompts(ids, reading)?,
+                (true, _) => vec![chat_prompt(&json, reading)?],
+                (false, _) => prompts(&json["prompt"], reading)?,
             },
             root: digest(&[model.as_deref().unwrap_or_default().as_bytes(), salted]),
             salt,
@@ -177,21 +177,23 @@ fn max_tokens(json: &Value) -> Result<Option<u64>, Refusal> {
     }
 }
 
-fn chat_prompt(json: &Value) -> Result<Vec<u32>, Refusal> {
+fn chat_prompt(json: &Value, reading: &Reading) -> Result<Vec<u32>, Refusal> {
     match json["messages"].as_array() {
-        Some(messages) if !messages.is_empty() => Ok(tokenize_chat(messages)),
+        Some(messages) if !messages.is_empty() => Ok(reading.chat(messages)),
         _ => Err(Refusal::Invalid("messages must be an array with at least one message".into())),
     }
 }
 
 /// A prompt is a string, an array of strings, an array of token ids or an array of such arrays.
-fn prompts(prompt: &Value) -> Result<Vec<Vec<u32>>, Refusal> {
+fn prompts(prompt: &Value, reading: &Reading) -> Result<Vec<Vec<u32>>, Refusal> {
     let wrong =
         || Refusal::Invalid("prompt must be a string, strings, token ids or arrays of token ids".into());
     let many = match prompt {
-        Value::String(text) => vec![tokenize(text)],
+        Value::String(text) => vec![reading.text(text)],
         Value::Array(items) if items.iter().all(Value::is_u64) => vec![ids(items).ok_or_else(wrong)?],
-        Value::Array(items) => items.iter().map(one_prompt).collect::<Option<_>>().ok_or_else(wrong)?,
+        Value::Array(items) => {
+            items.iter().map(|item| one_prompt(item, reading)).collect::<Option<_>>().ok_or_else(wrong)?
+        }
         _ => return Err(wrong()),
     };
     if many.iter().any(Vec::is_empty) {
@@ -200,9 +202,9 @@ fn prompts(prompt: &Value) -> Result<Vec<Vec<u32>>, Refusal> {
     Ok(many)
 }
 
-fn one_prompt(item: &Value) -> Option<Vec<u32>> {
+fn one_prompt(item: &Value, reading: &Reading) -> Option<Vec<u32>> {
     match item {
-        Value::String(text) => Some(tokenize(text)),
+        Value::String(text) => Some(reading.text(text)),
         Value::Array(items) => ids(items),
         _ => None,
     }
@@ -305,7 +307,7 @@ mod tests {
     use super::*;
 
     fn parse(chat: bool, body: &str) -> Result<Ask, Refusal> {
-        Ask::parse(chat, body.as_bytes())
+        Ask::parse(chat, body.as_bytes(), &Reading::default())
     }
 
     #[test]

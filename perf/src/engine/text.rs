@@ -84,27 +84,46 @@ fn piece_id(piece: &[u8]) -> u32 {
     SPECIALS + (Digest::of(piece) % span) as u32
 }
 
-/// Pseudo token ids of a chat: a role mark, the content and an end mark for each message, then the
-/// assistant's mark. A part that is not text counts as its JSON.
-pub fn tokenize_chat(messages: &[Value]) -> Vec<u32> {
-    let mut ids = Vec::new();
-    for message in messages {
-        ids.push(role_id(message["role"].as_str().unwrap_or_default()));
-        match &message["content"] {
-            Value::String(text) => ids.extend(tokenize(text)),
-            Value::Array(parts) => parts.iter().for_each(|part| ids.extend(tokenize_part(part))),
-            _ => {}
-        }
-        ids.push(END_OF_MESSAGE);
-    }
-    ids.push(role_id("assistant"));
-    ids
+/// How an engine turns text into token ids.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// One token a byte, the specials apart, which a `tokenizer.json` can say too; else pieces, which none can.
+    pub bytes: bool,
+    /// What the chat template puts before the first message.
+    pub opening: String,
 }
 
-fn tokenize_part(part: &Value) -> Vec<u32> {
-    match part["text"].as_str() {
-        Some(text) => tokenize(text),
-        None => tokenize(&part.to_string()),
+impl Reading {
+    /// The ids of a text.
+    pub fn text(&self, text: &str) -> Vec<u32> {
+        match self.bytes {
+            true => text.bytes().map(|byte| SPECIALS + u32::from(byte)).collect(),
+            false => tokenize(text),
+        }
+    }
+
+    /// The ids of a chat: a role mark, the content and an end mark for each message, then the assistant's mark. A
+    /// part that is not text counts as its JSON.
+    pub fn chat(&self, messages: &[Value]) -> Vec<u32> {
+        let mut ids = self.text(&self.opening);
+        for message in messages {
+            ids.push(role_id(message["role"].as_str().unwrap_or_default()));
+            match &message["content"] {
+                Value::String(text) => ids.extend(self.text(text)),
+                Value::Array(parts) => parts.iter().for_each(|part| ids.extend(self.part(part))),
+                _ => {}
+            }
+            ids.push(END_OF_MESSAGE);
+        }
+        ids.push(role_id("assistant"));
+        ids
+    }
+
+    fn part(&self, part: &Value) -> Vec<u32> {
+        match part["text"].as_str() {
+            Some(text) => self.text(text),
+            None => self.text(&part.to_string()),
+        }
     }
 }
 
@@ -160,10 +179,11 @@ mod tests {
 
     #[test]
     fn the_next_turn_begins_with_the_last_prompt_and_answer() {
-        let first = tokenize_chat(&[json!({"role": "user", "content": "hello there"})]);
+        let reading = Reading::default();
+        let first = reading.chat(&[json!({"role": "user", "content": "hello there"})]);
         let answer: Vec<Token> = (0..5).map(|i| generated(1, 2, i)).collect();
         let text: String = answer.iter().map(|t| t.text).collect();
-        let second = tokenize_chat(&[
+        let second = reading.chat(&[
             json!({"role": "user", "content": "hello there"}),
             json!({"role": "assistant", "content": text}),
             json!({"role": "user", "content": [{"type": "text", "text": "more"}]}),
@@ -179,6 +199,13 @@ mod tests {
         assert_eq!(tokenize("a b c").len(), 3);
         assert_ne!(tokenize("a b"), tokenize("a c"));
         assert!(tokenize("日本語テキスト").iter().all(|&id| (SPECIALS..VOCABULARY).contains(&id)));
+    }
+
+    #[test]
+    fn a_reading_by_bytes_has_an_id_for_each_and_an_opening_comes_first() {
+        let reading = Reading { bytes: true, opening: "ab".into() };
+        assert_eq!(reading.text("aß"), [16 + 97, 16 + 0xc3, 16 + 0x9f]);
+        assert_eq!(reading.chat(&[json!({"role": "user", "content": "c"})]), [113, 114, 2, 115, 0, 3]);
     }
 
     #[test]

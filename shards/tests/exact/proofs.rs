@@ -86,11 +86,30 @@ fn what_an_answer_does_not_tell_is_asked_of_the_events() {
     let (source, shown, edge) = told(&world).unwrap();
     assert!(matches!(shown, Shown::Untold { .. }) && source == world.source(1).number());
     assert_eq!(edge, keys[7..10]);
+    let untold = world.trust(1).untold();
+    assert_eq!((untold.requests[0], untold.tokens, untold.units), (1, 192, 16), "for the engine's counters");
+    assert_eq!((untold.predicted, untold.reach, untold.unsure), (144, 144, 1));
     world.hold(1, 0, Tier::Gpu, &prompt(1, 12));
     world.ask(twelve_blocks());
     assert_eq!(told(&world).unwrap().2, keys[9..11], "the last full block is always computed");
     world.ask(ask(&prompt(2, 3)));
     assert_eq!(told(&world), None, "nothing was predicted");
+}
+
+/// A prompt that comes again before its events: what it finds was on its way, and must have come.
+#[test]
+fn what_others_bring_is_asked_of_the_events() {
+    let mut world = World::new(Pool::of(1).saying(by_length(&whole(176))));
+    let keys = world.keys_of(&prompt(1, 12));
+    world.source(0).set_blocks(0, 0, true);
+    world.ask(twelve_blocks());
+    assert_eq!(world.receipts().pop().unwrap().exact.unwrap().finding, Some(Finding::More));
+    assert_eq!(told(&world), None, "nothing was on its way");
+    world.ask(twelve_blocks());
+    assert_eq!(world.receipts().pop().unwrap().exact.unwrap().finding, None);
+    let (_, shown, brought) = told(&world).unwrap();
+    assert!(matches!(shown, Shown::Brought { class, .. } if class == Class::default()), "{shown:?}");
+    assert_eq!(brought, keys[9..11]);
 }
 
 #[test]

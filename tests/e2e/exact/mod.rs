@@ -15,4 +15,6 @@ mod naming;
 mod ranks;
 mod sglang;
 mod trust;
+mod trust_text;
+mod trust_untold;
 mod winners;

@@ -1,5 +1,18 @@
 //! Each leg of exact routing broken by itself: what the gateway then says is broken, that the endpoint takes requests
 //! by load alone, and that it is let in again. Where the evidence fits several legs, all of them are named.
+//!
+//! | Leg | How it is broken | Test |
+//! |---|---|---|
+//! | seed | another `PYTHONHASHSEED` | `a_wrong_seed_is_named_and_demotes` |
+//! | algorithm | another hash than the engine says, and than the rule says | `a_wrong_hash_is_named` |
+//! | seed, algorithm | both | `what_fits_seed_and_hash_names_both` |
+//! | block_size | blocks of 32 under a rule of 16 | `another_block_size_is_named` |
+//! | tokenizer | another `tokenizer.json` | `another_tokenizer_is_named_and_demotes` |
+//! | template | a text of its own before every chat | `another_template_is_named_and_demotes` |
+//! | lost_events | batches that never come | `events_that_never_came_are_named` |
+//! | lost_events | the same, of an engine that tells nothing | `counters_contradict` |
+//! | second_reader | somebody else drains | `a_second_reader_is_named` |
+//! | salt, lora | a release that says it is a later one | `salts_and_adapters_that_are_hashed_otherwise_are_named` |
 
 use super::pool::{
     NO_SEEDING, SEED, complete, complete_with, config, engine, engine_with, exact_rule, fixed_port, gateway,
@@ -8,12 +21,29 @@ use super::pool::{
 use crate::harness::{Client, Driver, Gateway, on_both_drivers, post, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
+use warmpath_core::trust::Leg;
 use warmpath_perf::engine::Kind::{Sglang, Trtllm, Vllm};
 use warmpath_perf::engine::faults::Faults;
 use warmpath_perf::engine::kinds::HashAlgo;
 use warmpath_perf::engine::{Config, Handle, start};
 
 on_both_drivers!(a_wrong_seed_is_named_and_demotes, an_engine_put_right_is_let_in_again);
+
+/// The table above is whole, and true of these files.
+#[test]
+fn every_leg_has_a_test() {
+    let files = [include_str!("trust.rs"), include_str!("trust_text.rs"), include_str!("trust_untold.rs")];
+    let rows = files[0].lines().filter_map(|line| line.strip_prefix("//! | ")).skip(1);
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split(" | ").collect()).collect();
+    for leg in Leg::ALL {
+        let mut proofs = rows.iter().filter(|row| row[0].split(", ").any(|word| word == leg.word()));
+        assert!(proofs.next().is_some(), "no test provokes {}", leg.word());
+    }
+    for row in rows {
+        let name = row[2].trim_matches(['`', ' ', '|']);
+        assert!(files.iter().any(|file| file.contains(&format!("fn {name}("))), "there is no test {name}");
+    }
+}
 
 fn legs(row: &Value) -> Vec<&str> {
     row["trust"]["legs"].as_array().unwrap().iter().map(|leg| leg.as_str().unwrap()).collect()
@@ -159,6 +189,7 @@ fn an_engine_put_right_is_let_in_again(driver: Driver) {
     let gateway = gateway(driver, &[exact_rule("pool", Vllm, &[&wrong], json!({}))]);
     let row = until_demoted(&gateway, &wrong, &json!({}));
     assert_eq!(legs(&row), ["seed"], "{row}");
+    wait_until("the log tells it", || gateway.log().contains("[KV_TRUST] rule pool"));
     wrong.stop();
     let right = start(right).unwrap();
     wait_known(&gateway, "pool", &right, "it is followed again", |row| row["ranks"][0]["connected"] == true);
@@ -169,6 +200,15 @@ fn an_engine_put_right_is_let_in_again(driver: Driver) {
     });
     let row = known_of(&gateway, "pool", &right);
     assert_eq!((legs(&row), &row["trust"]["agreed"]), (vec![], &row["trust"]["judged"]), "{row}");
+    wait_until("the log tells both", || {
+        let log = gateway.log();
+        let said: Vec<&str> = log.lines().filter(|line| line.contains("[KV_TRUST] rule pool")).collect();
+        said.len() == 2
+            && said[0].contains("broken: seed (")
+            && said[0].contains("PYTHONHASHSEED")
+            && said[1].contains("agree again")
+            && said[1].contains("broken was: seed")
+    });
     complete(gateway.vip, &tokens(50, 70)).assert_exact(&right, 4);
 }
 

@@ -5,11 +5,13 @@
 
 mod client;
 mod gateway;
+mod model;
 mod origin;
 mod rules;
 
 pub use client::{Client, Reply, body_of, get, post};
 pub use gateway::{Driver, Gateway, binary};
+pub use model::{TEMPLATE, write_byte_model};
 pub use origin::{Origin, OriginConn, SEPARATE_HEAD};
 pub use rules::{chat, chat_stream, free_address, free_address_v6, rule, rule_with, weighted_rule};
 

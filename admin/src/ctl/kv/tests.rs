@@ -84,6 +84,9 @@ fn every_endpoint_and_rank_has_a_row_and_findings_follow() {
         lines[8..],
         [
             "broken: chat 127.0.0.1:8002: lost_events or second_reader",
+            "cure of lost_events: give the engine a replay endpoint and larger buffers, and look at what stands \
+             between it and the gateway",
+            "cure of second_reader: end the other reader of its events, then `warmpath ctl kv reacquire`",
             "finding: chat 127.0.0.1:8002: another reader drains it; stop it and take the stream over"
         ]
     );

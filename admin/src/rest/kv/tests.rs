@@ -222,7 +222,11 @@ fn the_status_is_the_whole_report() {
     let mut first = answer["endpoints"][0].clone();
     let (ranks, trust) = (first["ranks"].take(), first["trust"].take());
     let answers = json!({"agrees": 0, "less": 0, "more": 0, "recount": 0});
-    let unknown = json!({"state": "unknown", "judged": 0, "agreed": 0, "legs": [], "answers": answers});
+    let windows = json!({"judged": 0, "foreign": 0, "mixed": 0, "known": 0, "explained": 0});
+    let unknown = json!({
+        "state": "unknown", "judged": 0, "agreed": 0, "legs": [], "cures": [], "windows": windows,
+        "answers": answers,
+    });
     assert_eq!(trust, unknown);
     let fenced = &answer["endpoints"][1]["trust"]["legs"];
     assert_eq!(fenced, &json!(["lost_events", "second_reader"]));

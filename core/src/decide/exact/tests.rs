@@ -85,6 +85,7 @@ fn random_candidates(random: &mut Random) -> Vec<Candidate> {
                 endpoint: endpoint as u16,
                 rank,
                 runs,
+                spread: 0,
                 promised,
                 load,
                 rank_load,

@@ -18,6 +18,7 @@ use super::config::Config;
 use super::openai::{Answer, Ask, Choice, Piece, Refusal, Usage};
 use super::publish::Source;
 use super::stats::Stats;
+use super::text::Reading;
 pub use contract::{Chain, Telling, Tongue};
 pub use pair::{Half, Leg};
 pub use vllm::hash::HashAlgo;
@@ -166,7 +167,7 @@ impl Kind {
             self.inference(path).is_some() || self.tokenizes(path) || self.command("POST", path).is_some();
         match page {
             Some(page) if reads => page,
-            _ if method == "POST" && self.tokenizes(path) => self.tokenize(body),
+            _ if method == "POST" && self.tokenizes(path) => self.tokenize(body, &view.config.reading),
             Some(_) => self.wrong_method(),
             None if posts => self.wrong_method(),
             None => self.not_found(),
@@ -192,15 +193,13 @@ impl Kind {
     }
 
     /// Pseudo tokens of a text: `content` for llama.cpp, `prompt` for the others.
-    fn tokenize(self, body: &[u8]) -> Reply {
+    fn tokenize(self, body: &[u8], reading: &Reading) -> Reply {
         let Ok(json) = serde_json::from_slice::<Value>(body) else {
             return self.refuse(&Refusal::Malformed("the body is not JSON".into()));
         };
         let ids = match json["messages"].as_array() {
-            Some(messages) => super::text::tokenize_chat(messages),
-            None => super::text::tokenize(
-                json["content"].as_str().or(json["prompt"].as_str()).unwrap_or_default(),
-            ),
+            Some(messages) => reading.chat(messages),
+            None => reading.text(json["content"].as_str().or(json["prompt"].as_str()).unwrap_or_default()),
         };
         let value = match self {
             Kind::Llamacpp => json!({"tokens": ids}),
