@@ -231,6 +231,7 @@ fn admin(
         rules_file: Some(rules),
         lame_duck: Duration::ZERO,
         drain_timeout: Duration::from_secs(10),
+        ..Options::default()
     };
     std::fs::create_dir_all(&options.state_dir)
         .map_err(|e| format!("{}: can't be made: {e}", options.state_dir.display()))?;
