@@ -118,7 +118,8 @@ impl Fleet {
             let (ready, started) = bounded(1);
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
             let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
-            let run = move || run_shard(shard, &plan, budget, exact, desk, make, inbox, ready);
+            let own = Own { shard, exact, desk };
+            let run = move || run_shard(own, &plan, budget, make, inbox, ready);
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
             let waker = match started.recv() {
@@ -252,17 +253,23 @@ fn rustix_errno(error: Errno) -> Cause {
     }
 }
 
-/// The life of a shard's thread.
-fn run_shard<R: Ring>(
+/// What is one shard's alone.
+struct Own {
     shard: usize,
-    plan: &Plan,
-    budget: Arc<Budget>,
     exact: Exact,
     desk: Desk,
+}
+
+/// The life of a shard's thread.
+fn run_shard<R: Ring>(
+    own: Own,
+    plan: &Plan,
+    budget: Arc<Budget>,
     make: impl Fn(Sizes) -> Result<R, String>,
     inbox: Receiver<Order>,
     ready: Sender<Result<Arc<dyn Wake>, String>>,
 ) -> Result<(), ShardFault> {
+    let Own { shard, exact, desk } = own;
     if let Some(core) = plan.cores.get(shard % plan.cores.len().max(1)) {
         core_affinity::set_for_current(core_affinity::CoreId { id: *core });
     }

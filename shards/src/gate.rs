@@ -31,7 +31,13 @@ struct Called {
 }
 
 /// The shards, as they call turns out to each other.
-pub struct Callers(Vec<(Sender<Called>, OnceLock<Arc<dyn Wake>>)>);
+pub struct Callers(Vec<Caller>);
+
+/// How one shard is reached.
+struct Caller {
+    calls: Sender<Called>,
+    waker: OnceLock<Arc<dyn Wake>>,
+}
 
 /// One shard's end.
 pub struct Desk {
@@ -48,7 +54,7 @@ impl Desk {
     /// The desks of so many shards.
     pub fn row(shards: usize) -> Vec<Desk> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| unbounded()).unzip();
-        let senders = senders.into_iter().map(|sender| (sender, OnceLock::new())).collect();
+        let senders = senders.into_iter().map(|calls| Caller { calls, waker: OnceLock::new() }).collect();
         let callers = Arc::new(Callers(senders));
         let desk = |(shard, calls)| Desk {
             shard: shard as u16,
@@ -63,7 +69,7 @@ impl Desk {
     /// Calls wake this shard.
     pub(crate) fn wake_by(&self, waker: Arc<dyn Wake>) {
         // A desk is sat at once.
-        let _ = self.callers.0[usize::from(self.shard)].1.set(waker);
+        let _ = self.callers.0[usize::from(self.shard)].waker.set(waker);
     }
 }
 
@@ -71,10 +77,10 @@ impl Callers {
     /// Calls everybody whose turn it is.
     fn call(&self, service: &Arc<Service>) {
         while let Some(turn) = service.admission.gate.call() {
-            let Some((sender, waker)) = self.0.get(usize::from(turn.place.shard)) else { continue };
+            let Some(caller) = self.0.get(usize::from(turn.place.shard)) else { continue };
             // A shard that is gone lets nobody wait.
-            let _ = sender.send(Called { service: service.clone(), turn });
-            if let Some(waker) = waker.get() {
+            let _ = caller.calls.send(Called { service: service.clone(), turn });
+            if let Some(waker) = caller.waker.get() {
                 waker.wake();
             }
         }

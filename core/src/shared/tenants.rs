@@ -123,7 +123,7 @@ mod tests {
                 let tenants = &tenants;
                 scope.spawn(move || {
                     for n in 0..20_000u64 {
-                        if let Seat::Taken(tag) = tenants.enter((thread + n) % 5 << 33, 3) {
+                        if let Seat::Taken(tag) = tenants.enter(((thread + n) % 5) << 33, 3) {
                             tenants.leave(tag);
                         }
                     }
