@@ -31,6 +31,7 @@ pub mod fleet;
 mod flow;
 mod forward;
 mod framing;
+mod halves;
 mod intake;
 pub mod loader;
 mod meter;
