@@ -3,6 +3,7 @@
 
 pub mod exact;
 mod home;
+pub mod ladder;
 pub mod prefix;
 pub mod ring;
 pub mod tuning;

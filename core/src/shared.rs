@@ -9,6 +9,7 @@ mod promise;
 mod session;
 mod source;
 mod timed;
+mod trie;
 mod trust;
 
 pub use breaker::{BreakerState, Trial};
@@ -20,4 +21,5 @@ pub use promise::{
 };
 pub use session::{Pin, SESSION_BYTES, Sessions};
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
+pub use trie::{Longest, PrefixTrie, TRIE_BYTES};
 pub use trust::TrustState;

@@ -2,13 +2,16 @@
 //! a request; must never be changed once published.
 
 use crate::Nanos;
+use crate::decide::ladder::Known;
 use crate::decide::ring::HashRing;
 use crate::decide::stays;
 use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
+use crate::prefix_path::{PrefixPath, length_of};
 use crate::rule::{PathMatch, Rule, RuleKey, Selector};
 use crate::shared::{
-    EndpointState, ExactState, Fence, Pin, SESSION_BYTES, Sessions, Source, SourceSpec, Trial, TrustState,
+    EndpointState, ExactState, Fence, Pin, PrefixTrie, SESSION_BYTES, Sessions, Source, SourceSpec,
+    TRIE_BYTES, Trial, TrustState,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -48,6 +51,8 @@ pub struct Service {
     pub ids: Vec<EndpointId>,
     /// The sessions of all rules, if this one keeps any.
     pub sessions: Option<Arc<Sessions>>,
+    /// The prefix trie of all rules, if this one goes by it.
+    pub trie: Option<Arc<PrefixTrie>>,
     /// The hash ring, if the selector uses one.
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
@@ -115,8 +120,14 @@ impl Table {
     /// `next_number` counts services and sources alike; `now` begins the warm-up of new services.
     pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32, now: Nanos) -> Table {
         let mut known: HashMap<&RuleKey, &Arc<Service>> = HashMap::new();
-        let mut kept =
-            Kept { endpoints: HashMap::new(), sources: Vec::new(), sessions: None, next_number, now };
+        let mut kept = Kept {
+            endpoints: HashMap::new(),
+            sources: Vec::new(),
+            sessions: None,
+            trie: None,
+            next_number,
+            now,
+        };
         for service in before.services() {
             known.insert(&service.rule.key, service);
             kept.keep(service);
@@ -153,6 +164,11 @@ impl Table {
     /// The sessions of all rules, if one keeps any.
     pub fn sessions(&self) -> Option<&Sessions> {
         self.services().find_map(|service| service.sessions.as_deref())
+    }
+
+    /// The prefix trie of all rules, if one goes by it.
+    pub fn trie(&self) -> Option<&PrefixTrie> {
+        self.services().find_map(|service| service.trie.as_deref())
     }
 
     /// The rules of an address.
@@ -239,6 +255,7 @@ struct Kept<'a> {
     endpoints: HashMap<SocketAddr, Arc<EndpointState>>,
     sources: Vec<Arc<Source>>,
     sessions: Option<Arc<Sessions>>,
+    trie: Option<Arc<PrefixTrie>>,
     next_number: &'a mut u32,
     now: Nanos,
 }
@@ -247,6 +264,7 @@ impl Kept<'_> {
     fn keep(&mut self, service: &Service) {
         self.endpoints.extend(service.endpoints.iter().map(|e| (e.address(), e.clone())));
         self.sessions = self.sessions.take().or_else(|| service.sessions.clone());
+        self.trie = self.trie.take().or_else(|| service.trie.clone());
         self.sources.extend(service.exact.iter().flat_map(|exact| exact.sources.iter().cloned()));
     }
 
@@ -261,6 +279,10 @@ impl Kept<'_> {
 
     fn sessions(&mut self) -> Arc<Sessions> {
         self.sessions.get_or_insert_with(|| Arc::new(Sessions::new(SESSION_BYTES))).clone()
+    }
+
+    fn trie(&mut self) -> Arc<PrefixTrie> {
+        self.trie.get_or_insert_with(|| Arc::new(PrefixTrie::new(TRIE_BYTES))).clone()
     }
 
     fn source(&mut self, spec: SourceSpec) -> Arc<Source> {
@@ -283,6 +305,7 @@ impl Service {
         };
         let ids = rule.endpoints.iter().map(|e| EndpointId::of(e.address)).collect();
         let sessions = rule.keeps_sessions().map(|_| kept.sessions());
+        let trie = rule.cache_aware.map(|_| kept.trie());
         let exact = rule.exact.is_some().then(|| {
             let sources: Vec<_> = source_specs(&rule).map(|spec| kept.source(spec)).collect();
             let state = older.map(|exact| exact.state.clone());
@@ -292,7 +315,7 @@ impl Service {
                 sources,
             }
         });
-        Service { number, rule, endpoints, ids, sessions, hash_ring, exact }
+        Service { number, rule, endpoints, ids, sessions, trie, hash_ring, exact }
     }
 
     /// The index of an endpoint, if the rule names it.
@@ -318,6 +341,63 @@ impl Service {
         pinned
     }
 
+    /// The pair that serves the session `key`, as far as either may serve this request. Where who computes prompts may not,
+    /// the session is forgotten; who answers is chosen anew where that one may not.
+    pub fn pinned_pair(
+        &self,
+        key: Option<u64>,
+        fleet: &[EndpointView],
+        not_prefill: Excluded,
+        not_decode: Excluded,
+        now: Nanos,
+    ) -> Option<(usize, Option<usize>)> {
+        let (sessions, ttl, key) = (self.sessions.as_ref()?, self.rule.keeps_sessions()?, key?);
+        let pin = sessions.find(key, ttl, now)?;
+        let find = |id, excluded| self.index_of(id).filter(|index| stays(*index, fleet, excluded));
+        let prefill = pin.prefill.and_then(|id| find(id, not_prefill));
+        if prefill.is_none() {
+            sessions.forget(key, pin);
+        }
+        Some((prefill?, find(pin.decode, not_decode)))
+    }
+
+    /// From now on this pair serves the session `key`, where the rule keeps sessions.
+    pub fn pin_pair(&self, key: Option<u64>, prefill: usize, decode: usize, now: Nanos) {
+        if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
+            && let (Some(prefill), Some(decode)) = (self.ids.get(prefill), self.ids.get(decode))
+        {
+            sessions.pin(key, Pin { prefill: Some(*prefill), decode: *decode }, ttl, now);
+        }
+    }
+
+    /// The longest beginning of the prompt that an endpoint which is not excluded was sent before, if the rule goes by
+    /// that.
+    pub fn known(
+        &self,
+        path: &PrefixPath,
+        fleet: &[EndpointView],
+        excluded: Excluded,
+        now: Nanos,
+    ) -> Option<Known> {
+        let index = |id| (0..self.ids.len()).find(|index| self.cache_id(*index) == Some(id));
+        let may = |id| index(id).is_some_and(|index| stays(index, fleet, excluded));
+        let longest = self.trie.as_ref()?.longest(path, may, now)?;
+        Some(Known { endpoint: index(longest.endpoint)?, bytes: length_of(longest.depth), of: path.length() })
+    }
+
+    /// The prompt goes to this endpoint, if the rule goes by such.
+    pub fn sent(&self, path: &PrefixPath, endpoint: usize, now: Nanos) {
+        if let Some((trie, id)) = self.trie.as_ref().zip(self.cache_id(endpoint)) {
+            trie.sent(path, id, now);
+        }
+    }
+
+    /// What an endpoint's cache is known by: once its breaker opened it is another one.
+    fn cache_id(&self, endpoint: usize) -> Option<EndpointId> {
+        let (openings, _) = self.endpoints.get(endpoint)?.breaker().flips();
+        Some(self.ids.get(endpoint)?.after(openings))
+    }
+
     /// From now on the session `key` is served by this endpoint, where the rule keeps sessions.
     pub fn pin(&self, key: Option<u64>, endpoint: usize, now: Nanos) {
         if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
@@ -336,7 +416,7 @@ impl Service {
             out.push(EndpointView {
                 available: spec.weight > 0 && self.is_healthy(state, now),
                 load: state.reserved(),
-                queued: 0,
+                queued: None,
                 weight: spec.weight,
                 backup: spec.backup,
             });

@@ -10,6 +10,7 @@ use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
+use warmpath_core::session::{Keeps, SessionSource, SessionTerms};
 use warmpath_core::shared::Fence;
 
 /// A sample as the reader sees it: name, labels as written, value.
@@ -116,7 +117,9 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     given["serviceArguments"]["cb_enable"] = true.into();
     given["serviceArguments"]["session_header_name"] = "X-Conversation-Id".into();
     let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
-    let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
+    let mut exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
+    let pairs = SessionTerms { source: SessionSource::Conversation, ttl: 1, keeps: Keeps::Pair };
+    exact[1].session = Some(pairs);
     let rules = [plain].into_iter().chain(exact).collect();
     let table = Table::next(&Table::default(), rules, &mut 0, 0);
     let (reports, mut kv) = ([report(0), report(1)], exact_report());

@@ -5,8 +5,10 @@ use super::exact;
 use super::given::Given;
 use crate::breaker::BreakerTerms;
 use crate::environment::Environment;
-use crate::rule::{Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector};
-use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
+use crate::rule::{
+    CacheAware, Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector,
+};
+use crate::session::{Keeps, SessionSource, SessionTerms, TTL_DEFAULT};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -38,6 +40,7 @@ pub(super) fn rule(
         engine: exact::engine(service),
         breaker: breaker(service, environment),
         session: session(service)?,
+        cache_aware: cache_aware(service),
         explain: match service.text("explain_header") {
             "id" => ExplainHeader::Id,
             "full" => ExplainHeader::Full,
@@ -179,7 +182,21 @@ fn session(service: &Given) -> Result<Option<SessionTerms>, BodyFault> {
         0 => TTL_DEFAULT,
         seconds => seconds.unsigned_abs() * SECOND,
     };
-    Ok(Some(SessionTerms { source, ttl }))
+    let keeps = match (service.flag("pd_disagg_mode"), service.int("sel")) {
+        (true, _) => Keeps::Pair,
+        (false, 8..=10) => Keeps::Nothing,
+        (false, _) => Keeps::Endpoint,
+    };
+    Ok(Some(SessionTerms { source, ttl, keeps }))
+}
+
+/// 0 stands for the default, as in the loxilb AI gateway.
+fn cache_aware(service: &Given) -> Option<CacheAware> {
+    let or = |value: i64, default: i64| if value == 0 { default } else { value };
+    service.flag("pd_cache_aware_mode").then(|| CacheAware {
+        threshold: or(service.int("pd_cache_threshold"), 20) as u8,
+        balance: or(service.int("pd_balance_abs_threshold"), 3) as u32,
+    })
 }
 
 /// Prefill and decode endpoints have one whatever `cb_enable` says: half of a pair is no use.

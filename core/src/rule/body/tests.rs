@@ -368,12 +368,12 @@ fn a_readback_may_be_posted_again() {
 
 #[test]
 fn selectors_and_sessions_reach_the_rule() {
-    use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
+    use crate::session::{Keeps, SessionSource, SessionTerms, TTL_DEFAULT};
     let kept = |members| {
         let rule = take(&with(members));
         (rule.session.clone(), rule.keeps_sessions())
     };
-    let terms = |source, seconds: u64| SessionTerms { source, ttl: seconds * SECOND };
+    let terms = |source, seconds: u64| SessionTerms { source, ttl: seconds * SECOND, keeps: Keeps::Endpoint };
     for sel in [0, 1, 2, 3, 4, 8, 9, 10] {
         assert_eq!(take(&with(json!({"sel": sel}))).selector.number(), sel);
     }
@@ -386,7 +386,8 @@ fn selectors_and_sessions_reach_the_rule() {
     assert_eq!(kept(zero).1, Some(TTL_DEFAULT));
     for sel in [8, 9, 10] {
         let hashed = kept(json!({"sel": sel}));
-        assert_eq!(hashed, (Some(terms(SessionSource::Conversation, 300)), None), "a hash needs no memory");
+        let unkept = SessionTerms { keeps: Keeps::Nothing, ..terms(SessionSource::Conversation, 300) };
+        assert_eq!(hashed, (Some(unkept), None), "a hash needs no memory");
     }
     let fault = refuse(&with(json!({"session_header_name": "cookies:sid"}))).to_string();
     assert!(fault.contains("session_header_name") && fault.contains("cookie:NAME"), "{fault}");
