@@ -98,12 +98,13 @@ enum Feature {
 
 /// Serves until it is told to stop.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
-    let plan = plan(args)?;
+    let mut plan = plan(args)?;
     std::fs::create_dir_all(&args.state_dir).map_err(|e| {
         format!("--state-dir {}: can't be made: {e}; choose a folder that can", args.state_dir.display())
     })?;
     raise_open_files();
     let environment = Arc::new(environment());
+    plan.settings.pair_phase = environment.pair_phase;
     let known = known(args)?;
     let texts = texts(args)?;
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan, known.bytes, texts.bytes)?));

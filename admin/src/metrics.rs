@@ -6,6 +6,7 @@
 
 mod exact;
 mod kv;
+mod pairs;
 mod session;
 mod text;
 
@@ -60,7 +61,8 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(session::FAMILIES).chain(exact::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
+    let routing = session::FAMILIES.iter().chain(exact::FAMILIES).chain(pairs::FAMILIES);
+    FAMILIES.iter().chain(routing).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

@@ -4,7 +4,7 @@
 use crate::Nanos;
 use crate::decide::exact::Miss;
 use crate::engine::Engine;
-use crate::receipt::Receipt;
+use crate::receipt::{PairPhase, Receipt};
 use crate::shared::{Fence, Tier};
 use crate::table::Table;
 use crate::trust::Names;
@@ -265,6 +265,8 @@ pub struct ShardReport {
     pub answers: Vec<AnswerCount>,
     /// Exact routing by service.
     pub exact: Vec<ExactReport>,
+    /// Pairs of prefill and decode by service.
+    pub pairs: Vec<PairReport>,
     /// Requests that went where their session's earlier ones did, by service that keeps sessions.
     pub sessions: Vec<SessionCount>,
     /// First-byte times: counts by bucket, bounds in [`FIRST_BYTE_BUCKETS_US`], last is above all.
@@ -345,6 +347,126 @@ pub struct ExactCount {
     pub seeds: u64,
     /// For blocks that were on their way to it.
     pub promised: u64,
+}
+
+/// How pairs of prefill and decode went for one service since it came into force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PairReport {
+    /// The service's number.
+    pub service: u32,
+    /// Requests that ended, by [`PairPhase`] and [`PairEnd`], in the order of their discriminants.
+    pub ended: [[u64; PairEnd::ALL.len()]; PairPhase::ALL.len()],
+    /// What else happened, in the order of [`PairCount`].
+    pub counts: [u64; PairCount::ALL.len()],
+    /// From prefill's dispatch to its end.
+    pub prefill: Latency,
+    /// From decode's dispatch to its first byte.
+    pub decode: Latency,
+}
+
+impl PairReport {
+    /// Counts one.
+    pub fn count(&mut self, what: PairCount) {
+        self.counts[what as usize] += 1;
+    }
+
+    /// Counts a request that ended.
+    pub fn ended(&mut self, phase: PairPhase, end: PairEnd) {
+        self.ended[phase as usize][end as usize] += 1;
+    }
+}
+
+/// How a pair ended, as in `loxilb_ai_pd_requests_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairEnd {
+    /// With an engine's answer below 400.
+    Success,
+    /// A deadline passed.
+    Timeout,
+    /// A leg failed, or the client left.
+    Error,
+    /// An engine refused the request (4xx), or no endpoint could take it.
+    Rejected,
+}
+
+impl PairEnd {
+    /// All, in the order of their discriminants.
+    pub const ALL: [PairEnd; 4] = [PairEnd::Success, PairEnd::Timeout, PairEnd::Error, PairEnd::Rejected];
+
+    /// The word that metrics use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            PairEnd::Success => "success",
+            PairEnd::Timeout => "timeout",
+            PairEnd::Error => "error",
+            PairEnd::Rejected => "rejected",
+        }
+    }
+}
+
+/// Counted events of pairs; a closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairCount {
+    /// Prefill answered with what decode reads its blocks by.
+    HandedOver,
+    /// Prefill answered without, or failed, and decode computed the prompt itself.
+    NotHandedOver,
+    /// No healthy prefill or decode endpoint: a normal one took the whole request.
+    FellBack,
+    /// A prefill endpoint closed the connection before it answered.
+    PrefillDied,
+    /// A decode endpoint closed the connection before it answered.
+    DecodeDied,
+    /// A pair whose prefill leg was lost was begun anew, in a new room.
+    RoomRetry,
+    /// A failing prefill leg cancelled its decode leg.
+    DecodeAborted,
+    /// A failing decode leg cancelled its prefill leg.
+    PrefillClosed,
+    /// Prefill refused the request, and its answer went to the client.
+    PrefillRefused,
+    /// The context's answer was the whole answer.
+    EndedEarly,
+    /// Prefill was done, and decode never began: its blocks stay charged for the lease.
+    Orphaned,
+    /// Another endpoint was tried after a connection attempt failed.
+    ConnectFailover,
+}
+
+impl PairCount {
+    /// All, in the order of their discriminants.
+    pub const ALL: [PairCount; 12] = [
+        PairCount::HandedOver,
+        PairCount::NotHandedOver,
+        PairCount::FellBack,
+        PairCount::PrefillDied,
+        PairCount::DecodeDied,
+        PairCount::RoomRetry,
+        PairCount::DecodeAborted,
+        PairCount::PrefillClosed,
+        PairCount::PrefillRefused,
+        PairCount::EndedEarly,
+        PairCount::Orphaned,
+        PairCount::ConnectFailover,
+    ];
+}
+
+/// A histogram of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Counts by bucket, bounds in [`FIRST_BYTE_BUCKETS_US`], last is above all.
+    pub buckets: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
+    /// Sum, microseconds.
+    pub sum_us: u64,
+}
+
+impl Latency {
+    /// Takes one.
+    pub fn note(&mut self, nanos: Nanos) {
+        let us = nanos / 1000;
+        self.buckets[FIRST_BYTE_BUCKETS_US.partition_point(|bound| *bound < us)] += 1;
+        self.sum_us += us;
+    }
 }
 
 /// Counted events of a shard; a closed list.

@@ -9,6 +9,7 @@ mod chain;
 mod contract;
 mod extras;
 mod form;
+pub mod pairing;
 mod pickle;
 mod preimage;
 mod seed;
@@ -154,6 +155,11 @@ impl Engine {
     /// What a chat template gets of a tool's definition; `None` where that was not verified for the version.
     pub fn tool_form(self, version: Option<Version>) -> Option<ToolForm> {
         (self.answers().text.tools)(version)
+    }
+
+    /// How prefill and decode serve a request together; `None` where one engine always does both.
+    pub fn pairing(self) -> Option<&'static pairing::Pairing> {
+        self.answers().pairing.as_ref()
     }
 
     /// Which versions name all blocks alike: equal numbers, equal names.

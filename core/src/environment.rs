@@ -7,7 +7,7 @@
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
 use crate::engine::{Algo, Seed, Terms, Version};
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Nanos, SECOND};
 use std::ops::RangeInclusive;
 
 /// How far loads may lie apart under `LLB_KV_LOADGUARD`: the default of `pd_balance_abs_threshold`.
@@ -19,6 +19,9 @@ const ORIGIN_ERRORS: u8 = 3;
 /// Pauses between two drains of a TensorRT-LLM endpoint, in milliseconds.
 const POLL_MIN_MS: u64 = 5;
 const POLL_MAX_MS: u64 = 20;
+
+/// Seconds that each half of a pair may take to its first byte.
+const PAIR_SEC: u64 = 30;
 
 /// What the environment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +43,9 @@ pub struct Environment {
     /// `LOXILB_KV_MAX_BLOCKS`: blocks that are counted for one endpoint, 1,000 to 100,000,000; `None`: as many
     /// as memory allows.
     pub max_blocks: Option<u32>,
+    /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
+    /// 3,600 s.
+    pub pair_phase: Nanos,
     /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
     pub origin_errors: u8,
 }
@@ -54,6 +60,7 @@ impl Default for Environment {
             drain_pause: (POLL_MIN_MS * MILLISECOND, POLL_MAX_MS * MILLISECOND),
             replay_offset: 0,
             max_blocks: None,
+            pair_phase: PAIR_SEC * SECOND,
             origin_errors: ORIGIN_ERRORS,
         }
     }
@@ -74,6 +81,7 @@ impl Environment {
             max_blocks: reading
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
+            pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
             origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
                 as u8,
         };
@@ -232,6 +240,7 @@ mod tests {
             ("LOXILB_KV_TRTLLM_POLL_MIN_MS", "20"),
             ("LOXILB_KV_TRTLLM_POLL_MAX_MS", "20"),
             ("LOXILB_KV_MAX_BLOCKS", "1000"),
+            ("LLB_PD_PREFILL_TIMEOUT_SEC", "3600"),
             ("LLB_PD_ORIGIN_ERR_THRESHOLD", "0"),
             ("WARMPATH_KV_HOST_WEIGHT", "1000"),
             ("WARMPATH_KV_DISK_WEIGHT", "0"),
@@ -259,6 +268,7 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            pair_phase: 3_600 * SECOND,
             origin_errors: 0,
         };
         assert_eq!(environment, expected);
@@ -279,6 +289,7 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_PD_PREFILL_TIMEOUT_SEC", "0", "from 1 to 3600; 30 is used"),
             ("LLB_PD_ORIGIN_ERR_THRESHOLD", "256", "from 0 to 255; 3 is used"),
             ("LLB_KV_REPLAY_PORT_OFFSET", "65536", "0 is used"),
             ("WARMPATH_KV_HOST_WEIGHT", "1001", "500 is used"),

@@ -51,6 +51,18 @@ pub enum Fault {
     StreamDied,
     /// The answer took longer than `max_stream_duration_sec`.
     StreamTooLong,
+    /// The request carries a handshake between prefill and decode, which is the gateway's to make.
+    HandshakeCarried,
+    /// No endpoint could take one half of a pair, and none takes whole requests.
+    PairUnavailable,
+    /// The prefill endpoint did not answer in time.
+    PrefillTimeout,
+    /// The decode endpoint of a pair did not begin to answer in time.
+    DecodeTimeout,
+    /// The prefill endpoint failed while its decode endpoint worked on the same request.
+    PrefillFailed,
+    /// The decode endpoint of a pair closed the connection before it answered.
+    DecodeDied,
 }
 
 /// What a client is told of a fault.
@@ -116,6 +128,7 @@ impl Fault {
                 0,
                 Gateway,
             ),
+            _ => self.of_pair(),
         };
         let kind = match (status, blame) {
             (429, _) => "rate_limit_error",
@@ -124,6 +137,44 @@ impl Fault {
             _ => "server_error",
         };
         Refusal { status, code, kind, message, retry_after, blame }
+    }
+
+    /// The part of [`Fault::refusal`] that is about pairs of prefill and decode.
+    const fn of_pair(self) -> (u16, &'static str, &'static str, u8, Blame) {
+        use Blame::{Client, Engine};
+        match self {
+            Fault::HandshakeCarried => (
+                400,
+                "pd_handshake_carried",
+                "kv_transfer_params, disaggregated_params and bootstrap_ members are the gateway's to set where \
+                 prefill and decode are separate; leave them out",
+                0,
+                Client,
+            ),
+            Fault::PrefillTimeout => {
+                (504, "pd_prefill_timeout", "the prefill endpoint did not answer in time", 0, Engine)
+            }
+            Fault::DecodeTimeout => {
+                (504, "pd_decode_timeout", "the decode endpoint did not begin to answer in time", 0, Engine)
+            }
+            Fault::PrefillFailed => {
+                (502, "pd_sg_prefill_failed", "the prefill endpoint failed, and decode with it", 0, Engine)
+            }
+            Fault::DecodeDied => (
+                502,
+                "pd_decode_backend_died",
+                "the decode endpoint closed the connection before it answered",
+                0,
+                Engine,
+            ),
+            _ => (
+                503,
+                "pd_pool_unavailable",
+                "no endpoint for prefill or decode could take the request, and none takes whole requests",
+                1,
+                Engine,
+            ),
+        }
     }
 }
 
@@ -151,7 +202,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Every fault with the status and code that clients and scripts rely on.
-    const EXPECTED: [(Fault, u16, &str); 17] = [
+    const EXPECTED: [(Fault, u16, &str); 23] = [
         (Fault::Malformed(Malformed::HostTwice), 400, "bad_request"),
         (Fault::BadJson, 400, "invalid_json"),
         (Fault::HeadTimeout, 408, "head_timeout"),
@@ -169,6 +220,12 @@ mod tests {
         (Fault::StreamTimeout, 504, "stream_timeout"),
         (Fault::StreamDied, 502, "stream_died"),
         (Fault::StreamTooLong, 504, "max_stream_duration_exceeded"),
+        (Fault::PairUnavailable, 503, "pd_pool_unavailable"),
+        (Fault::PrefillTimeout, 504, "pd_prefill_timeout"),
+        (Fault::DecodeTimeout, 504, "pd_decode_timeout"),
+        (Fault::PrefillFailed, 502, "pd_sg_prefill_failed"),
+        (Fault::DecodeDied, 502, "pd_decode_backend_died"),
+        (Fault::HandshakeCarried, 400, "pd_handshake_carried"),
     ];
 
     /// Breaks the build when a fault is added without a row above.
@@ -191,6 +248,12 @@ mod tests {
             Fault::StreamTimeout => 14,
             Fault::StreamDied => 15,
             Fault::StreamTooLong => 16,
+            Fault::PairUnavailable => 17,
+            Fault::PrefillTimeout => 18,
+            Fault::DecodeTimeout => 19,
+            Fault::PrefillFailed => 20,
+            Fault::DecodeDied => 21,
+            Fault::HandshakeCarried => 22,
         }
     }
 

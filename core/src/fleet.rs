@@ -61,6 +61,12 @@ impl Excluded {
         }
     }
 
+    /// Both together.
+    pub fn with(mut self, other: Excluded) -> Excluded {
+        self.0.iter_mut().zip(other.0).for_each(|(word, more)| *word |= more);
+        self
+    }
+
     /// Whether `index` is left out.
     pub fn contains(&self, index: usize) -> bool {
         self.0.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)

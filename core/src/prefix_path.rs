@@ -18,6 +18,9 @@ pub const FINE_UP_TO: usize = 4096;
 /// Bytes between two lengths beyond.
 pub const COARSE: usize = 512;
 
+/// Names that room is kept for: those of a text of 32 KB.
+const NAMES_SPARE: usize = 128;
+
 /// The beginnings of one text, in memory that is used again.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixPath {
@@ -38,9 +41,10 @@ impl PrefixPath {
         }
     }
 
-    /// Forgets the text.
+    /// Forgets the text, and all but little of the room that it took.
     pub fn clear(&mut self) {
         self.names.clear();
+        self.names.shrink_to(NAMES_SPARE);
         self.length = 0;
     }
 

@@ -31,6 +31,8 @@ pub struct Receipt {
     pub reason: Option<Reason>,
     /// How exact routing decided, or why it did not; `None` where the rule does not ask for it.
     pub exact: Option<ExactReceipt>,
+    /// Its other leg, where prefill and decode were two: `endpoint` is that of decode then.
+    pub pair: Option<PairReceipt>,
     /// Status that the client got; 0 if it left before.
     pub status: u16,
     /// How it ended.
@@ -45,6 +47,47 @@ pub struct Receipt {
     pub bytes_out: u64,
     /// Connection attempts and replays beyond the first.
     pub retries: u8,
+}
+
+/// What a request that was served by two endpoints says of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairReceipt {
+    /// Where its prompt was computed, or was to be.
+    pub prefill: SocketAddr,
+    /// How far it came.
+    pub phase: PairPhase,
+    /// From prefill's first dispatch to its end; 0 if it did not end.
+    pub prefill_took: Nanos,
+}
+
+/// How far a pair came, as in `loxilb_ai_pd_requests_total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PairPhase {
+    /// It ended before a leg was sent, or nobody can tell.
+    #[default]
+    Unknown,
+    /// It ended while its prompt was computed.
+    Prefill,
+    /// It ended in decode before the answer was whole.
+    Decode,
+    /// The answer was whole.
+    Complete,
+}
+
+impl PairPhase {
+    /// All of them.
+    pub const ALL: [PairPhase; 4] =
+        [PairPhase::Unknown, PairPhase::Prefill, PairPhase::Decode, PairPhase::Complete];
+
+    /// The word that metrics and receipts use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            PairPhase::Unknown => "unknown",
+            PairPhase::Prefill => "prefill",
+            PairPhase::Decode => "decode",
+            PairPhase::Complete => "complete",
+        }
+    }
 }
 
 /// What exact routing says of a request.

@@ -5,12 +5,14 @@
 
 pub mod body;
 mod exact;
+mod pair;
 
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
+pub use pair::{BOOTSTRAP_PORT, Disaggregation, Role, Roles};
 
 use crate::breaker::BreakerTerms;
 use crate::engine::Engine;
-use crate::session::{Keeps, SessionTerms};
+use crate::session::SessionTerms;
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::SocketAddr;
 
@@ -68,6 +70,8 @@ pub struct Rule {
     pub engine: Engine,
     /// `kv…`: exact routing by the blocks that engines hold; `None` with `kvExactMode` 0.
     pub exact: Option<KvExact>,
+    /// `pd_disagg_mode`: prefill and decode on different endpoints; `None` where each serves whole requests.
+    pub disaggregation: Option<Disaggregation>,
     /// `cb_enable`, or that it has prefill and decode endpoints: the breaker of each endpoint. `None`: failed
     /// connection attempts eject an endpoint shortly.
     pub breaker: Option<BreakerTerms>,
@@ -83,10 +87,11 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// How long a session's endpoints are remembered; `None` where they are not.
+    /// How long a session's endpoints are remembered; `None` where they are not. Selectors that hash need no memory, pairs
+    /// do under any selector.
     pub fn keeps_sessions(&self) -> Option<Nanos> {
-        let terms = self.session.as_ref().filter(|terms| terms.keeps != Keeps::Nothing)?;
-        Some(terms.ttl)
+        let hashes = self.selector.prefix_terms().is_some() && self.disaggregation.is_none();
+        self.session.as_ref().filter(|_| !hashes).map(|terms| terms.ttl)
     }
 }
 
@@ -189,6 +194,10 @@ pub struct Endpoint {
     pub weight: u32,
     /// `backup`: used only when no other is healthy.
     pub backup: bool,
+    /// `ep_role`.
+    pub role: Role,
+    /// `nixl_port`: the side channel that a pair's request id names; the target port where the body says none.
+    pub side_port: u16,
 }
 
 /// Time bounds of a rule's requests. All in [`Nanos`].

@@ -22,19 +22,6 @@ pub struct SessionTerms {
     pub source: SessionSource,
     /// `pd_session_ttl_sec`: how long a session is kept without a request.
     pub ttl: Nanos,
-    /// What is remembered.
-    pub keeps: Keeps,
-}
-
-/// What is remembered of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
-    /// Nothing: its key is hashed.
-    Nothing,
-    /// The endpoint that serves it.
-    Endpoint,
-    /// The endpoints that compute its prompts and answer it.
-    Pair,
 }
 
 /// `session_header_name`: where the key of a session stands. Where a named one is not there, it is looked for as if

@@ -8,7 +8,7 @@ use crate::decide::stays;
 use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::prefix_path::{PrefixPath, length_of};
-use crate::rule::{PathMatch, Rule, RuleKey, Selector};
+use crate::rule::{PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{
     EndpointState, ExactState, Fence, Pin, PrefixTrie, SESSION_BYTES, Sessions, Source, SourceSpec,
     TRIE_BYTES, Trial, TrustState,
@@ -57,6 +57,8 @@ pub struct Service {
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
     pub exact: Option<ExactService>,
+    /// Its endpoints by what they do of a request, where not each does all.
+    pub roles: Option<Roles>,
 }
 
 /// What a service with exact routing has beside its rule.
@@ -154,8 +156,7 @@ impl Table {
 
     /// The sources of all services, each once, in the order of their numbers.
     pub fn sources(&self) -> Vec<Arc<Source>> {
-        let of = |service: &Arc<Service>| service.exact.as_ref().map(|exact| exact.sources.clone());
-        let mut sources: Vec<_> = self.services().filter_map(of).flatten().collect();
+        let mut sources: Vec<_> = self.services().flat_map(|service| service.followed()).cloned().collect();
         sources.sort_by_key(|source| source.number());
         sources.dedup_by_key(|source| source.number());
         sources
@@ -315,7 +316,23 @@ impl Service {
                 sources,
             }
         });
-        Service { number, rule, endpoints, ids, sessions, trie, hash_ring, exact }
+        let roles = rule.disaggregation.map(|_| Roles::new(rule.endpoints.iter().map(|e| e.role)));
+        Service { number, rule, endpoints, ids, sessions, trie, hash_ring, exact, roles }
+    }
+
+    /// Endpoints whose blocks decide nothing: of pairs all but those of prefill.
+    pub fn not_by_blocks(&self) -> Excluded {
+        self.roles.map(|roles| roles.all_but(Role::Prefill)).unwrap_or_default()
+    }
+
+    /// The sources whose blocks decide: of pairs those of prefill alone, since what decode holds came from there.
+    pub fn followed(&self) -> impl Iterator<Item = &Arc<Source>> {
+        let sources = self.exact.iter().flat_map(|exact| &exact.sources);
+        let decides = |role: Role| self.roles.is_none() || role == Role::Prefill;
+        sources
+            .zip(&self.rule.endpoints)
+            .filter(move |(_, spec)| decides(spec.role))
+            .map(|(source, _)| source)
     }
 
     /// The index of an endpoint, if the rule names it.
@@ -341,27 +358,30 @@ impl Service {
         pinned
     }
 
-    /// The pair that serves the session `key`, as far as either may serve this request. Where who computes prompts may not,
-    /// the session is forgotten; who answers is chosen anew where that one may not.
+    /// The pair that serves the session `key`: its prefill endpoint, if that may serve this request, else the session is
+    /// forgotten; and its decode endpoint, if that may.
     pub fn pinned_pair(
         &self,
         key: Option<u64>,
         fleet: &[EndpointView],
-        not_prefill: Excluded,
-        not_decode: Excluded,
+        excluded: Excluded,
         now: Nanos,
     ) -> Option<(usize, Option<usize>)> {
         let (sessions, ttl, key) = (self.sessions.as_ref()?, self.rule.keeps_sessions()?, key?);
-        let pin = sessions.find(key, ttl, now)?;
-        let find = |id, excluded| self.index_of(id).filter(|index| stays(*index, fleet, excluded));
-        let prefill = pin.prefill.and_then(|id| find(id, not_prefill));
-        if prefill.is_none() {
-            sessions.forget(key, pin);
+        let (pin, roles) = (sessions.find(key, ttl, now)?, self.roles.as_ref()?);
+        let healthy = |id, role| {
+            self.index_of(id).filter(|index| stays(*index, fleet, excluded.with(roles.all_but(role))))
+        };
+        match pin.prefill.and_then(|id| healthy(id, Role::Prefill)) {
+            Some(prefill) => Some((prefill, healthy(pin.decode, Role::Decode))),
+            None => {
+                sessions.forget(key, pin);
+                None
+            }
         }
-        Some((prefill?, find(pin.decode, not_decode)))
     }
 
-    /// From now on this pair serves the session `key`, where the rule keeps sessions.
+    /// From now on the session `key` is served by this pair, where the rule keeps sessions.
     pub fn pin_pair(&self, key: Option<u64>, prefill: usize, decode: usize, now: Nanos) {
         if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
             && let (Some(prefill), Some(decode)) = (self.ids.get(prefill), self.ids.get(decode))

@@ -115,6 +115,9 @@ pub fn json(data: &[u8]) {
             out.clear();
             json::edits(data, &members, &[change], &mut edits);
             json::apply(data, &edits, &mut out);
+            let mut again = Vec::new();
+            json::Rewrite::begin(data, &members, &[change], 0, &mut again).end();
+            assert_eq!(again, out);
             let mut after = Members::new();
             assert_eq!(json::peek(&out, &mut after, limits), Ok(()));
             let value = after.get(*member).map(|value| value.raw.of(&out));

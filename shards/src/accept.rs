@@ -67,7 +67,7 @@ impl<R: Ring> Flow<R> {
             Some(service.service.rule.half_close == HalfClose::Serve)
         };
         let stays = match client.stage {
-            Stage::Tokenizing | Stage::Dialing | Stage::Waiting | Stage::Relaying => {
+            Stage::Tokenizing | Stage::Prefilling | Stage::Dialing | Stage::Waiting | Stage::Relaying => {
                 client.exchange.as_ref().is_some_and(|e| e.upload.is_done()) && serves().unwrap_or(false)
             }
             Stage::Answering => true,
@@ -103,6 +103,7 @@ impl<R: Ring> Flow<R> {
             Stage::Body => self.refuse_slow(client, Fault::BodyTimeout),
             Stage::Memory => self.refuse(client, Fault::MemoryPressure),
             Stage::Tokenizing => self.tokenizing_timeout(client),
+            Stage::Prefilling => self.refuse(client, Fault::PrefillTimeout),
             Stage::Dialing => self.dial_timeout(client),
             Stage::Waiting | Stage::Relaying => self.answer_timeout(client),
             Stage::Answering | Stage::Lingering => {

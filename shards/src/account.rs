@@ -25,6 +25,11 @@ impl<R: Ring> Flow<R> {
             return;
         }
         exchange.accounted = true;
+        if let Some(pair) = &exchange.pair {
+            // Prefill's claims are proven by prefill's answer.
+            exchange.route.claim = None;
+            exchange.answer.usage = pair.usage();
+        }
         self.break_promise(exchange);
         exchange.settle();
         exchange.reserved = None;
@@ -43,7 +48,8 @@ impl<R: Ring> Flow<R> {
         }
         // Whole, whether or not the client stayed to its end.
         if exchange.answer.complete {
-            self.prove(exchange);
+            let (endpoint, answer) = (exchange.route.endpoint, &exchange.answer);
+            self.prove(exchange, endpoint, answer.status, answer.usage);
         }
         self.tally.add(Count::BytesOut, exchange.answer.bytes_out);
         if exchange.answer.streamed {
@@ -51,6 +57,9 @@ impl<R: Ring> Flow<R> {
         }
         if self.settings.features.receipts {
             self.tally.receipt(exchange, outcome, status, self.now);
+        }
+        if exchange.pair.is_some() {
+            self.end_pair(exchange, outcome, status);
         }
     }
 }

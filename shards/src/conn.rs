@@ -7,6 +7,7 @@
 use crate::exchange::Exchange;
 use crate::outbox::Outbox;
 use crate::pool::PoolId;
+use crate::prefill::PrefillLeg;
 use crate::transport::Transport;
 use std::net::SocketAddr;
 use warmpath_core::Nanos;
@@ -56,6 +57,8 @@ pub enum Stage {
     Body,
     /// Waiting for a token core to make the prompt's keys.
     Tokenizing,
+    /// Waiting for the prefill leg of a pair.
+    Prefilling,
     /// Waiting for a connection to the endpoint.
     Dialing,
     /// The request is on its way or sent; no final head yet.
@@ -91,6 +94,8 @@ pub struct Upstream {
     pub state: UpstreamState,
     /// The client whose request it carries.
     pub client: Option<Sock>,
+    /// The prefill leg that it carries; else it carries an answer.
+    pub prefill: Option<Box<PrefillLeg>>,
     /// The begin of an answer's head, when it came in pieces.
     pub inbuf: Vec<u8>,
     /// What is on its way to the endpoint.
@@ -99,7 +104,7 @@ pub struct Upstream {
     pub sent: u64,
     /// How many of them were those of earlier requests.
     pub sent_before: u64,
-    /// When an idle one is retired.
+    /// When an idle one is retired, and when a prefill leg must be further.
     pub deadline: Deadline,
     /// When it became idle.
     pub idle_since: Nanos,

@@ -1,7 +1,7 @@
 //! What a shard counts for one service, by endpoint. Owns taking the counts along, by address, when the rule is
 //! replaced; must never decide.
 
-use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount};
+use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, PairReport, SessionCount};
 use warmpath_core::decide::Reason;
 use warmpath_core::decide::exact::{Explanation, Miss, Outcome};
 use warmpath_core::table::Service;
@@ -12,6 +12,8 @@ pub struct Counts {
     /// Answers by endpoint and status class; last, those that the gateway gave itself.
     answers: Vec<[u64; 6]>,
     exact: ExactReport,
+    /// Pairs of prefill and decode.
+    pub pairs: PairReport,
     session_hits: u64,
 }
 
@@ -35,11 +37,12 @@ impl Counts {
         }
         answers.push(old.and_then(|old| old.answers.last().copied()).unwrap_or_default());
         let kept = old.map(|old| old.exact.clone()).unwrap_or_default();
-        let session_hits = old.map_or(0, |old| old.session_hits);
+        let pairs = old.map(|old| old.pairs.clone()).unwrap_or_default();
         Counts {
             answers,
             exact: ExactReport { service: service.number, endpoints: exact, ..kept },
-            session_hits,
+            pairs: PairReport { service: service.number, ..pairs },
+            session_hits: old.map_or(0, |old| old.session_hits),
         }
     }
 

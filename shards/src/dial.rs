@@ -39,7 +39,7 @@ impl<R: Ring> Flow<R> {
     }
 
     /// The pooled connection used last, if it is young enough to be trusted.
-    fn take_pooled(&mut self, pool: PoolId) -> Option<Box<Upstream>> {
+    pub(crate) fn take_pooled(&mut self, pool: PoolId) -> Option<Box<Upstream>> {
         let limit = self.pools.get(pool).endpoint.idle_limit();
         while let Some(sock) = self.pools.get(pool).idle.pop() {
             let Some(mut upstream) = self.conns.take_upstream(sock) else { continue };
@@ -58,28 +58,32 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return };
         exchange.route.reused = false;
         client.stage = Stage::Dialing;
-        let address = self.pools.get(pool).endpoint.address();
-        let sock = match self.ring.connect(address) {
-            Ok(sock) => sock,
-            Err(_) => return self.dial_failed(client, pool),
-        };
-        self.tally.count(Count::Connects);
-        exchange.route.upstream = Some(sock);
         let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.connect);
-        self.conns.add_upstream(Box::new(Upstream {
+        let Some(upstream) = self.open(client.sock, pool) else { return self.dial_failed(client, pool) };
+        exchange.route.upstream = Some(upstream.sock);
+        self.conns.add_upstream(upstream);
+        self.expect_client(client, within);
+    }
+
+    /// Begins to connect to a pool's endpoint, for a client; `None` if that can't even begin.
+    pub(crate) fn open(&mut self, client: Sock, pool: PoolId) -> Option<Box<Upstream>> {
+        let address = self.pools.get(pool).endpoint.address();
+        let sock = self.ring.connect(address).ok()?;
+        self.tally.count(Count::Connects);
+        Some(Box::new(Upstream {
             sock,
             transport: self.settings.upstream_transport,
             pool,
             state: UpstreamState::Connecting,
-            client: Some(client.sock),
+            client: Some(client),
+            prefill: None,
             inbuf: Vec::new(),
             outbox: Outbox::default(),
             sent: 0,
             sent_before: 0,
             deadline: Deadline { at: 0, armed: Nanos::MAX },
             idle_since: 0,
-        }));
-        self.expect_client(client, within);
+        }))
     }
 
     /// A connection attempt ended.
@@ -88,6 +92,7 @@ impl<R: Ring> Flow<R> {
             return self.close_upstream(upstream);
         };
         match result {
+            _ if upstream.prefill.is_some() => self.prefill_dialed(&mut client, upstream, result),
             Ok(()) => {
                 self.pools.get(upstream.pool).endpoint.connect_succeeded();
                 upstream.state = UpstreamState::Busy;
@@ -130,6 +135,9 @@ impl<R: Ring> Flow<R> {
     pub(crate) fn try_another(&mut self, client: &mut Client) {
         let Some(exchange) = &mut client.exchange else { return };
         exchange.route.upstream = None;
+        if exchange.pair.is_some() {
+            return self.leave_decode(client);
+        }
         exchange.settle();
         self.break_promise(exchange);
         exchange.route.tried.add(exchange.route.endpoint);
@@ -149,8 +157,11 @@ impl<R: Ring> Flow<R> {
         client.stage = Stage::Waiting;
         let forwarded =
             Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
-        let payload = self.request_payload(exchange, forwarded);
-        let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
+        let payload = match exchange.pair {
+            Some(_) => self.decode_payload(exchange, forwarded),
+            None => self.request_payload(exchange, forwarded),
+        };
+        let within = exchange.first_byte_within();
         let streaming = exchange.upload.is_streaming();
         self.expect_client(client, within);
         self.send_upstream(upstream, payload);
@@ -169,6 +180,7 @@ impl<R: Ring> Flow<R> {
             head: &exchange.head,
             headers: &exchange.headers,
             body: outgoing_framing(exchange),
+            edited: false,
             forwarded: self.settings.features.forwarded.then_some(forwarded),
             request_id: (!own_id).then(|| exchange.facts.id.bytes()),
             rank: exchange.route.rank.as_ref().and_then(RankCharge::to_name),
@@ -191,7 +203,7 @@ impl<R: Ring> Flow<R> {
         self.transmit(upstream, payload);
     }
 
-    fn transmit(&mut self, upstream: &mut Upstream, mut payload: Payload) {
+    pub(crate) fn transmit(&mut self, upstream: &mut Upstream, mut payload: Payload) {
         if upstream.outbox.in_flight {
             return upstream.outbox.push(payload);
         }
@@ -208,6 +220,10 @@ impl<R: Ring> Flow<R> {
         result: Result<(), Errno>,
     ) {
         upstream.outbox.in_flight = false;
+        if upstream.prefill.is_some() {
+            self.recycle(payload);
+            return self.prefill_send_ended(upstream, result);
+        }
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             self.recycle(payload);
             if upstream.state == UpstreamState::Finishing {
@@ -249,7 +265,7 @@ impl<R: Ring> Flow<R> {
         if exchange.upload.is_streaming() {
             self.resume_upload(client, upstream);
         } else if client.stage == Stage::Waiting {
-            let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
+            let within = exchange.first_byte_within();
             self.expect_client(client, within);
         }
     }
@@ -317,6 +333,7 @@ impl<R: Ring> Flow<R> {
                 self.pools.forget(upstream.pool, upstream.sock);
                 self.close_upstream(upstream);
             }
+            UpstreamState::Busy if upstream.prefill.is_some() => self.prefill_lost(upstream),
             UpstreamState::Busy => {
                 let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
                     return self.close_upstream(upstream);
@@ -360,10 +377,12 @@ impl<R: Ring> Flow<R> {
         self.attempt_ended(exchange, Outcome::Unanswered);
         let retries = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.retry_before_first_byte);
         let held = exchange.request.capacity() > 0 && !exchange.uninspected;
-        if held && exchange.deaths < retries {
+        // A leg of a pair is never tried elsewhere alone.
+        if held && exchange.pair.is_none() && exchange.deaths < retries {
             exchange.deaths += 1;
             return self.try_another(client);
         }
-        self.refuse(client, Fault::BackendDied);
+        let fault = Self::fault_of_leg(exchange, Fault::BackendDied);
+        self.refuse(client, fault);
     }
 }

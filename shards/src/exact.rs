@@ -150,7 +150,7 @@ impl Exact {
             blocks: u32::try_from(prompt.keys.len()).unwrap_or(u32::MAX),
             block_size: BlockSize::new(self.reader.keys.unit as u64).unwrap_or(BlockSize::SIXTEEN),
             excluded: request.excluded,
-            single_pool: true,
+            single_pool: request.service.roles.is_none(),
             tuning: &self.tuning,
         };
         let ranked = exact::rank(&question, || request.exact.state.hit(), &mut self.ranking);
@@ -194,7 +194,7 @@ impl<R: Ring> Flow<R> {
             terms,
             exact,
             fleet: &self.view,
-            excluded: exchange.route.tried,
+            excluded: exchange.route.tried.with(service.service.not_by_blocks()),
             rank: exchange.route.rank_asked,
             now: self.now,
         };
@@ -243,6 +243,11 @@ impl<R: Ring> Flow<R> {
         if exchange.answer.status >= 300 {
             return self.break_promise(exchange);
         }
+        self.promise_kept(exchange);
+    }
+
+    /// What was promised is computed.
+    pub(crate) fn promise_kept(&mut self, exchange: &mut Exchange) {
         if let Some((to, _)) = exchange.route.promise.take() {
             self.exact.overlap.promises().answered(exchange.promised.iter().copied(), to, self.now);
         }

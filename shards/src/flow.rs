@@ -1,6 +1,7 @@
 //! The loop of a shard: events in, one handler each. Owns everything a shard has; must never decide how a
 //! request goes (the stages do, one file each: see the crate's head).
 
+use crate::breaker::Charge;
 use crate::budget::Budget;
 use crate::buffers::Spare;
 use crate::conn::{Client, Conn, Conns, Stage, Upstream, UpstreamState};
@@ -40,6 +41,8 @@ pub struct Flow<R: Ring> {
     pub(crate) members: Members,
     pub(crate) scratch: Vec<u8>,
     pub(crate) exact: Exact,
+    /// Charges of blocks that prefill engines keep for nobody, until their lease ends; soonest first.
+    pub(crate) orphans: VecDeque<(Nanos, Charge)>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
     meter: Meter,
@@ -105,6 +108,7 @@ impl<R: Ring> Flow<R> {
             members: Members::new(),
             scratch: Vec::new(),
             exact,
+            orphans: VecDeque::new(),
             phase: DrainPhase::Serving,
             now,
             meter: Meter::default(),
@@ -154,6 +158,7 @@ impl<R: Ring> Flow<R> {
         self.take_keyed();
         self.meter.note("tokens", self.ring.now(), || self.ring.cpu_time());
         self.expire();
+        self.end_leases();
         self.serve_memory_waiters();
         self.meter.note("timers", self.ring.now(), || self.ring.cpu_time());
         let (used, stage) = self.meter.end();
@@ -178,7 +183,8 @@ impl<R: Ring> Flow<R> {
     fn timeout(&self, longest: Option<Duration>) -> Option<Duration> {
         let timer = self.timers.until_next(self.ring.now());
         let memory = (!self.memory.waiting.is_empty()).then_some(MEMORY_LOOK);
-        let own = [timer, memory].into_iter().flatten().min().map(Duration::from_nanos);
+        let lease = self.orphans.front().map(|(until, _)| until.saturating_sub(self.ring.now()));
+        let own = [timer, memory, lease].into_iter().flatten().min().map(Duration::from_nanos);
         [own, longest].into_iter().flatten().min()
     }
 
@@ -289,6 +295,9 @@ impl<R: Ring> Flow<R> {
 
     fn upstream_due(&mut self, upstream: &mut Upstream) {
         upstream.deadline.armed = Nanos::MAX;
+        if upstream.prefill.is_some() {
+            return self.prefill_due(upstream);
+        }
         if upstream.state != UpstreamState::Idle {
             return;
         }
@@ -355,6 +364,7 @@ impl<R: Ring> Flow<R> {
     /// Closes an upstream connection. Its pool must not hold it any more.
     pub(crate) fn close_upstream(&mut self, upstream: &mut Upstream) {
         upstream.state = UpstreamState::Closed;
+        upstream.prefill = None;
         self.ring.close(upstream.sock);
         while let Some(payload) = upstream.outbox.pop() {
             self.recycle(payload);
@@ -426,6 +436,7 @@ impl<R: Ring> Flow<R> {
             active: self.active(),
             answers: self.rules.answers(),
             exact: self.rules.exact(),
+            pairs: self.rules.pairs(),
             sessions: self.rules.sessions(),
             ..ShardReport::default()
         };

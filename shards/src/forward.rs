@@ -15,6 +15,9 @@ pub struct Outgoing<'a> {
     pub headers: &'a Headers,
     /// How the body goes out: [`Framing::Length`], [`Framing::Chunked`] or none.
     pub body: Framing,
+    /// The body is the gateway's edition of the client's, and its length another; an answer to it is read here, or
+    /// is that of the other leg.
+    pub edited: bool,
     /// The client and the VIP, for `X-Forwarded-*`; `None` leaves the client's own lines out.
     pub forwarded: Option<Forwarded>,
     /// An `X-Request-Id` to add; `None` if the client sent one.
@@ -45,7 +48,7 @@ pub fn request_head(request: &Outgoing<'_>, out: &mut Vec<u8>) {
         copy_lines(request.bytes, request.headers, out, |h| dropped(request, h));
     }
     match request.body {
-        Framing::Length(bytes) if !request.headers.has(Field::ContentLength) => {
+        Framing::Length(bytes) if request.edited || !request.headers.has(Field::ContentLength) => {
             out.extend_from_slice(b"Content-Length: ");
             write::decimal(out, bytes);
             out.extend_from_slice(b"\r\n");
@@ -85,6 +88,7 @@ fn write_target(request: &Outgoing<'_>, out: &mut Vec<u8>) {
 fn dropped(request: &Outgoing<'_>, header: &Header) -> bool {
     use Field::{Expect, XForwardedFor, XForwardedHost, XForwardedPort, XForwardedProto};
     matches!(header.field, Expect | XForwardedFor | XForwardedHost | XForwardedPort | XForwardedProto)
+        || request.edited && header.field == Field::ContentLength
         || request.headers.is_hop_by_hop(request.bytes, header, request.head.connection)
 }
 

@@ -4,7 +4,7 @@
 use crate::exchange::{Answer, AnswerBody, Exchange};
 use crate::usage::{self, Usage};
 use warmpath_parser::Malformed;
-use warmpath_parser::http1::{ChunkDecoder, Field, Limits, Progress, ResponseParser};
+use warmpath_parser::http1::{ChunkDecoder, Field, Limits, Method, Progress, ResponseParser};
 
 /// What a parser made of bytes that may hold interim answers before the final one.
 pub enum Parsed {
@@ -21,10 +21,14 @@ pub enum Parsed {
 }
 
 /// Parses up to the final head. Interim answers (1xx) end here: `100` was answered by this gateway itself.
-pub fn parse_final(exchange: &mut Exchange, bytes: &[u8], limits: &Limits) -> Result<Parsed, Malformed> {
+pub fn parse_final(
+    answer: &mut Answer,
+    method: Method,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Parsed, Malformed> {
     let mut at = 0;
     loop {
-        let answer = &mut exchange.answer;
         match answer.parser.advance(&bytes[at..], limits, &mut answer.headers)? {
             Progress::NeedMore => return Ok(Parsed::Partial { at }),
             Progress::Done => {
@@ -33,7 +37,7 @@ pub fn parse_final(exchange: &mut Exchange, bytes: &[u8], limits: &Limits) -> Re
                     return Ok(Parsed::Final { at });
                 }
                 at += head.len as usize;
-                answer.parser = ResponseParser::new(exchange.head.method);
+                answer.parser = ResponseParser::new(method);
             }
         }
     }

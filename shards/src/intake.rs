@@ -92,12 +92,13 @@ impl<R: Ring> Flow<R> {
         self.tally.count(Count::Requests);
         let head = exchange.head;
         client.close_after |= !head.connection.persists(head.version);
+        let holds = self.rules.vips[client.vip].holds;
         match head.body {
             Framing::Length(bytes) if bytes > self.settings.max_body => {
                 exchange.upload = Upload::Streaming { left: bytes };
                 return self.refuse(client, Fault::BodyTooLarge);
             }
-            Framing::Length(bytes) if bytes > self.settings.max_inspect_body => {
+            Framing::Length(bytes) if bytes > self.settings.max_inspect_body && !holds => {
                 exchange.upload = Upload::Streaming { left: bytes };
             }
             Framing::Length(bytes) if bytes > 0 => {
@@ -259,7 +260,7 @@ impl<R: Ring> Flow<R> {
         } else if done {
             exchange.upload = Upload::Whole;
             self.dispatch(client, end);
-        } else if body > self.settings.max_inspect_body {
+        } else if body > self.settings.max_inspect_body && !self.rules.vips[client.vip].holds {
             self.dispatch_rechunking(client, end);
         } else {
             self.claim_more(client, body);

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! [`flow`] holds the loop that hands each event to its stage; [`refuse`] has the gateway's own answers,
-//! [`upload`] bodies too long to be held. [`conn`] is what a shard knows of a connection, [`exchange`] what
+//! [`upload`] bodies too long to be held. Where two endpoints serve a request, [`pair`] stands between route and dial and
+//! [`prefill`] has the leg beside the answer's. [`conn`] is what a shard knows of a connection, [`exchange`] what
 //! it knows of a request. [`fleet`] starts the threads and speaks with the admin thread.
 //!
 //! Must never: hold policy (it asks `decide`), block, or read another shard's memory.
@@ -36,7 +37,10 @@ mod meter;
 pub mod models;
 mod outbox;
 pub mod overlap;
+mod pair;
+mod pair_choice;
 mod pool;
+mod prefill;
 pub mod prompt;
 mod proof;
 mod random;

@@ -10,6 +10,7 @@ use crate::exchange::Exchange;
 use crate::flow::Flow;
 use crate::prompt::{self, Keys, Terms};
 use crate::services::ShardService;
+use crate::usage::Usage;
 use warmpath_core::decide::exact::{ANY_RANK, Candidate};
 use warmpath_core::shared::{KEYS_MAX, Observation, Shown, Source};
 use warmpath_core::trust::{self, Answer, Apart, Class, Given};
@@ -115,20 +116,18 @@ impl<R: Ring> Flow<R> {
         }
     }
 
-    /// The whole answer is there: takes what it proves.
-    pub(crate) fn prove(&self, exchange: &mut Exchange) {
+    /// A whole answer of an endpoint is there: takes what it proves.
+    pub(crate) fn prove(&self, exchange: &mut Exchange, endpoint: usize, status: u16, usage: Option<Usage>) {
         let Some(claim) = exchange.route.claim.take() else { return };
         let service = exchange.route.service.as_ref();
         let exact = service.and_then(|service| service.service.exact.as_ref());
-        let endpoint = exchange.route.endpoint;
         let Some((source, trust)) = exact.and_then(|e| e.sources.get(endpoint).zip(e.trust.get(endpoint)))
         else {
             return;
         };
-        if exchange.answer.status != 200 {
+        if status != 200 {
             return;
         }
-        let usage = exchange.answer.usage;
         let Some(cached) = usage.and_then(|usage| usage.cached_tokens()) else {
             return self.ask_events(exchange, &claim, source);
         };

@@ -21,6 +21,9 @@ const JOINED_MAX: usize = 4 * 1024;
 impl<R: Ring> Flow<R> {
     /// Bytes came from an endpoint.
     pub(crate) fn upstream_bytes(&mut self, upstream: &mut Upstream, held: Held) {
+        if upstream.prefill.is_some() {
+            return self.prefill_bytes(upstream, held);
+        }
         let carries = upstream.client.filter(|_| upstream.state == UpstreamState::Busy);
         let Some(mut client) = carries.and_then(|sock| self.conns.take_client(sock)) else {
             return self.unasked_bytes(upstream, held);
@@ -51,7 +54,7 @@ impl<R: Ring> Flow<R> {
         }
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         let bytes = self.ring.bytes(&held);
-        match parse_final(exchange, bytes, &self.settings.limits) {
+        match parse_final(&mut exchange.answer, exchange.head.method, bytes, &self.settings.limits) {
             Ok(Parsed::Final { at }) => self.begin_answer(client, upstream, held, at),
             Ok(Parsed::Partial { at }) => {
                 upstream.inbuf = self.memory.spare.take(2 * bytes.len());
@@ -70,7 +73,8 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return self.release(held) };
         let before = upstream.inbuf.len();
         upstream.inbuf.extend_from_slice(self.ring.bytes(&held));
-        match parse_final(exchange, &upstream.inbuf, &self.settings.limits) {
+        match parse_final(&mut exchange.answer, exchange.head.method, &upstream.inbuf, &self.settings.limits)
+        {
             Ok(Parsed::Final { at }) => {
                 let head = exchange.answer.parser.head();
                 let begin = (at + head.len as usize).saturating_sub(before);
@@ -150,7 +154,8 @@ impl<R: Ring> Flow<R> {
         let old_client = exchange.head.version == Version::Http10;
         let answer = &mut exchange.answer;
         answer.status = head.status;
-        answer.usage = exchange.route.explained.map(|_| Usage::default());
+        let reads = exchange.route.explained.is_some() && exchange.pair.is_none();
+        answer.usage = reads.then(Usage::default);
         answer.unchunk = head.body == Framing::Chunked && old_client;
         // An answer before the end of a streamed body: the rest of it must be thrown away.
         let early = !exchange.upload.is_done();
@@ -313,10 +318,14 @@ impl<R: Ring> Flow<R> {
     /// After each piece: the answer is complete, or the next piece is awaited.
     fn after_bytes(&mut self, client: &mut Client, upstream: &mut Upstream, done: bool, clean: bool) {
         if let Some(exchange) = &mut client.exchange
-            && exchange.route.promise.is_some()
             && exchange.answer.bytes_out > 0
         {
-            self.keep_promise(exchange);
+            if exchange.route.promise.is_some() {
+                self.keep_promise(exchange);
+            }
+            if let Some(pair) = exchange.pair.as_mut().filter(|_| exchange.answer.status < 300) {
+                pair.was_read();
+            }
         }
         if client.outbox.over_budget {
             return self.cut_reader(client, upstream);
@@ -516,7 +525,10 @@ impl<R: Ring> Flow<R> {
         match (begun, too_long) {
             (true, true) => self.break_off(client, Fault::StreamTooLong),
             (true, false) => self.break_off(client, Fault::StreamTimeout),
-            (false, _) => self.refuse(client, Fault::FirstByteTimeout),
+            (false, _) => {
+                let fault = client.exchange.as_ref().map(|e| Self::fault_of_leg(e, Fault::FirstByteTimeout));
+                self.refuse(client, fault.unwrap_or(Fault::FirstByteTimeout));
+            }
         }
     }
 }

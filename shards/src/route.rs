@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use warmpath_core::decide::{Facts, Reason, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
+use warmpath_core::prefix_path;
 use warmpath_core::rule::Selector;
 use warmpath_core::session::client_hash;
 use warmpath_core::table::{NoRoute, Service};
@@ -57,7 +58,10 @@ impl<R: Ring> Flow<R> {
             NoRoute::ModelUnavailable => Fault::ModelUnavailable,
         })?;
         self.learn_keys(&service.service, vip, peer, exchange);
-        exchange.route.service = Some(service);
+        exchange.route.service = Some(service.clone());
+        if service.service.roles.is_some() {
+            self.pair_up(exchange, &service)?;
+        }
         Ok(Serves::Pool)
     }
 
@@ -67,6 +71,15 @@ impl<R: Ring> Flow<R> {
             let body = &exchange.request[exchange.body.clone()];
             let model = exchange.facts.model.bytes();
             exchange.facts.prefix = affinity::key(body, &self.members, model, terms, &mut self.scratch);
+        }
+        let body = &exchange.request[exchange.body.clone()];
+        if service.trie.is_some()
+            && exchange.peeked
+            && let Some(text) = prefix_path::text(body, &self.members)
+        {
+            let model = exchange.facts.model.bytes();
+            let space = prefix_path::space(service.number, model, body, &self.members);
+            exchange.path.fill(space, text);
         }
         exchange.facts.session = session::key(service, exchange, &self.members, peer, &mut self.scratch);
         if service.rule.selector == Selector::ClientHash {
@@ -112,6 +125,9 @@ impl<R: Ring> Flow<R> {
             return;
         }
         let Some(exchange) = &mut client.exchange else { return };
+        if exchange.pair.is_some() {
+            return self.begin_pair(client);
+        }
         match self.choose(exchange) {
             Ok(()) => self.dial(client),
             Err(fault) => self.refuse(client, fault),
@@ -123,11 +139,14 @@ impl<R: Ring> Flow<R> {
     fn choose(&mut self, exchange: &mut Exchange) -> Result<(), Fault> {
         let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
         service.service.view(self.now, &mut self.view);
+        if service.service.roles.is_some() {
+            return self.choose_undivided(exchange, &service);
+        }
         if self.choose_by_session(exchange, &service) {
             return Ok(());
         }
         if !self.choose_by_blocks(exchange, &service) {
-            self.choose_by_selector(exchange, &service)?;
+            self.choose_by_selector(exchange, &service, Excluded::default())?;
         }
         service.service.pin(exchange.facts.session, exchange.route.endpoint, self.now);
         Ok(())
@@ -151,9 +170,15 @@ impl<R: Ring> Flow<R> {
         true
     }
 
-    fn choose_by_selector(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
+    /// By the rule's selector among all endpoints but `others`.
+    pub(crate) fn choose_by_selector(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        others: Excluded,
+    ) -> Result<(), Fault> {
         let RequestFacts { prefix, session, client, .. } = exchange.facts;
-        let mut facts = Facts { prefix, session, client, excluded: exchange.route.tried };
+        let mut facts = Facts { prefix, session, client, excluded: exchange.route.tried.with(others) };
         loop {
             let decision = decide(&service.service, &facts, &self.view, &mut service.turn.borrow_mut());
             let Some(decision) = decision else {

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use warmpath_core::control::{AnswerCount, ExactReport, SessionCount};
+use warmpath_core::control::{AnswerCount, ExactReport, PairReport, SessionCount};
 use warmpath_core::decide::Turn;
 use warmpath_core::engine::Version;
 use warmpath_core::rule::KvExact;
@@ -23,6 +23,8 @@ pub struct ShardService {
     pub pools: Vec<PoolId>,
     /// Whose turn it is.
     pub turn: RefCell<Turn>,
+    /// Whose turn it is among decode endpoints, where there are such.
+    pub decode_turn: RefCell<Turn>,
     /// What is counted for it.
     pub counts: RefCell<Counts>,
     /// How its prompts are named, where it routes by blocks, as far as the rule says.
@@ -44,6 +46,8 @@ pub struct VipSlot {
     /// Whether a rule asks what a body says. Where none does, none is looked into: the look costs a
     /// blind relay more than all else it does for a long prompt.
     pub inspects: bool,
+    /// Whether a rule has requests served by two endpoints: then bodies are held whole, whatever their length.
+    pub holds: bool,
 }
 
 /// The rules as this shard holds them.
@@ -77,7 +81,9 @@ impl ShardRules {
                 let by_user = s.rule.session.as_ref().is_some_and(|terms| terms.source.reads_body());
                 s.exact.is_some() || s.rule.selector.prefix_terms().is_some() || by_user
             };
-            self.vips[slot].inspects = vip.by_model || vip.services.iter().any(by_prompt);
+            self.vips[slot].holds = vip.services.iter().any(|s| s.roles.is_some());
+            self.vips[slot].inspects =
+                vip.by_model || self.vips[slot].holds || vip.services.iter().any(by_prompt);
         }
         self.table = table;
         closing
@@ -93,6 +99,7 @@ impl ShardRules {
                 closing: Vec::new(),
                 services,
                 inspects: false,
+                holds: false,
             });
             self.vips.len() - 1
         })
@@ -139,6 +146,12 @@ impl ShardRules {
         services.map(|s| s.counts.borrow().exact_report()).collect()
     }
 
+    /// How pairs went, by service that has them.
+    pub fn pairs(&self) -> Vec<PairReport> {
+        let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.roles.is_some());
+        services.map(|s| s.counts.borrow().pairs.clone()).collect()
+    }
+
     /// Requests that went where their session's earlier ones did, by service that keeps sessions.
     pub fn sessions(&self) -> Vec<SessionCount> {
         let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.sessions.is_some());
@@ -174,6 +187,7 @@ impl ShardService {
             service: service.clone(),
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
             turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
+            decode_turn: RefCell::new(old.map_or_else(begun, |s| s.decode_turn.borrow().clone())),
             counts: RefCell::new(counts),
             agreed: service.rule.exact.as_ref().map(agreed),
             told: Cell::new(None),

@@ -26,6 +26,8 @@ pub struct Settings {
     pub linger: Nanos,
     /// How long a request waits for a token core.
     pub token_wait: Nanos,
+    /// How long prefill of a pair may take, and then decode to its first event.
+    pub pair_phase: Nanos,
     /// A replay needs the close to come within this after the last write.
     pub replay_window: Nanos,
     /// Pooled upstream connections a shard keeps per endpoint.
@@ -74,6 +76,7 @@ impl Default for Settings {
             client_write: 60 * SECOND,
             linger: 2 * SECOND,
             token_wait: SECOND / 20,
+            pair_phase: 30 * SECOND,
             replay_window: SECOND / 10,
             pool_max: 256,
             client_transport: Transport::Plain,

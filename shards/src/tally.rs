@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use warmpath_core::Nanos;
 use warmpath_core::control::{Count, FIRST_BYTE_BUCKETS_US, ShardReport};
 use warmpath_core::decide::Reason;
-use warmpath_core::receipt::{ExactReceipt, ID_MAX, KEPT, Outcome, Receipt};
+use warmpath_core::receipt::{ExactReceipt, ID_MAX, KEPT, Outcome, PairReceipt, Receipt};
 
 /// The counters of one shard.
 pub struct Tally {
@@ -19,6 +19,7 @@ pub struct Tally {
     records: Vec<Record>,
     /// Beside each record; apart, so that a request without one writes a byte.
     exact: Vec<Option<ExactReceipt>>,
+    pairs: Vec<Option<PairReceipt>>,
     next_record: usize,
 }
 
@@ -51,6 +52,7 @@ impl Default for Tally {
             turn_max_stage: "",
             records: Vec::with_capacity(KEPT),
             exact: vec![None; KEPT],
+            pairs: vec![None; KEPT],
             next_record: 0,
         }
     }
@@ -131,6 +133,8 @@ impl Tally {
             engine_tokens: exchange.answer.usage.and_then(|usage| usage.prompt_tokens()),
             finding: route.finding,
         });
+        let complete = exchange.answer.complete;
+        self.pairs[self.next_record] = exchange.pair.as_ref().map(|pair| pair.receipt(complete));
         match self.records.get_mut(self.next_record) {
             Some(place) => *place = record,
             None => self.records.push(record),
@@ -146,14 +150,15 @@ impl Tally {
         report.turn_us = self.turn_us;
         report.turn_us_max = self.turn_us_max;
         report.turn_max_stage = self.turn_max_stage;
-        let both: Vec<_> = self.records.iter().zip(&self.exact).collect();
-        let (newer, older) = both.split_at(self.next_record.min(both.len()));
-        report.receipts = older.iter().chain(newer).map(|(record, exact)| record.receipt(**exact)).collect();
+        let all: Vec<_> = self.records.iter().zip(self.exact.iter().zip(&self.pairs)).collect();
+        let (newer, older) = all.split_at(self.next_record.min(all.len()));
+        let receipts = older.iter().chain(newer);
+        report.receipts = receipts.map(|(record, (exact, pair))| record.receipt(**exact, **pair)).collect();
     }
 }
 
 impl Record {
-    fn receipt(&self, exact: Option<ExactReceipt>) -> Receipt {
+    fn receipt(&self, exact: Option<ExactReceipt>, pair: Option<PairReceipt>) -> Receipt {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Receipt {
             at: self.at,
@@ -163,6 +168,7 @@ impl Record {
             endpoint: self.endpoint,
             reason: self.reason,
             exact,
+            pair,
             status: self.status,
             outcome: self.outcome,
             streamed: self.streamed,

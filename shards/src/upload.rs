@@ -79,7 +79,7 @@ impl<R: Ring> Flow<R> {
         }
         if exchange.times.held_back_at != 0 {
             // Now it is the endpoint that is waited for.
-            let within = exchange.route.service.as_ref().map_or(0, |s| s.service.rule.deadlines.first_byte);
+            let within = exchange.first_byte_within();
             return self.expect_client(client, within);
         }
         let length = match exchange.head.body {

@@ -258,6 +258,7 @@ mod tests {
             model: "small\x1b[2J".into(),
             endpoint: Some(SocketAddr::from(([127, 0, 0, 1], port))),
             exact: None,
+            pair: None,
             reason: Some(Reason::HashHome),
             status: 200,
             outcome: Outcome::Completed,

@@ -93,6 +93,7 @@ mod tests {
                 engine_tokens: Some(100),
                 finding: None,
             }),
+            pair: None,
             reason: Some(reason),
             status: 200,
             outcome: Outcome::Completed,

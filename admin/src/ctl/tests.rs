@@ -72,6 +72,7 @@ fn receipt(id: &str, at: u64) -> Receipt {
         model: "m".into(),
         endpoint: Some(([10, 0, 0, 1], 8000).into()),
         exact: None,
+        pair: None,
         reason: Some(Reason::LeastLoad),
         status: 200,
         outcome: Outcome::Completed,

@@ -70,6 +70,7 @@ pub fn receipt(id: &str, at: Nanos, explanation: Explanation) -> Receipt {
         endpoint,
         reason: Some(reason),
         exact: Some(exact),
+        pair: None,
         status: 200,
         outcome: Outcome::Completed,
         streamed: true,
@@ -99,6 +100,7 @@ pub fn two_decisions() -> Arc<FakePlane> {
         endpoint: None,
         reason: None,
         exact: None,
+        pair: None,
         status: 404,
         outcome: Outcome::Answered,
         ..receipt("lost", 45_000_000_000, Explanation::unasked(Miss::NoSignal))

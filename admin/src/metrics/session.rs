@@ -3,9 +3,6 @@
 use super::{Facts, Family, family};
 use crate::metrics::text::Page;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use warmpath_core::session::Keeps;
-use warmpath_core::table::Service;
 
 /// All of them.
 pub const FAMILIES: &[Family] = &[
@@ -19,13 +16,13 @@ pub const FAMILIES: &[Family] = &[
         "loxilb_ai_normal_session_hits_total",
         "counter",
         "Requests that went where the earlier ones of their session did, by the rule's model.",
-        |f, p| hits(f, p, Keeps::Endpoint),
+        |f, p| hits(f, p, false),
     ),
     family(
         "loxilb_ai_pd_session_hits_total",
         "counter",
-        "The same of rules with prefill and decode endpoints: those that went to their session's prefill endpoint.",
-        |f, p| hits(f, p, Keeps::Pair),
+        "The same of pairs, which went to the prefill endpoint of their session.",
+        |f, p| hits(f, p, true),
     ),
     family(
         "loxilb_pd_trie_nodes",
@@ -35,11 +32,10 @@ pub const FAMILIES: &[Family] = &[
     ),
 ];
 
-fn hits(facts: &Facts, page: &mut Page, keeps: Keeps) {
+fn hits(facts: &Facts, page: &mut Page, of_pairs: bool) {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    let keeps =
-        |service: &&Arc<Service>| service.rule.session.as_ref().is_some_and(|terms| terms.keeps == keeps);
-    for service in facts.table.services().filter(keeps) {
+    let wanted = facts.table.services().filter(|service| service.sessions.is_some());
+    for service in wanted.filter(|service| service.roles.is_some() == of_pairs) {
         let counts = facts.reports.iter().flat_map(|report| &report.sessions);
         let hits = counts.filter(|count| count.service == service.number).map(|count| count.hits);
         *sums.entry(&service.rule.key.model).or_default() += hits.sum::<u64>();

@@ -10,7 +10,6 @@ use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
-use warmpath_core::session::{Keeps, SessionSource, SessionTerms};
 use warmpath_core::shared::Fence;
 
 /// A sample as the reader sees it: name, labels as written, value.
@@ -117,10 +116,15 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     given["serviceArguments"]["cb_enable"] = true.into();
     given["serviceArguments"]["session_header_name"] = "X-Conversation-Id".into();
     let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
-    let mut exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
-    let pairs = SessionTerms { source: SessionSource::Conversation, ttl: 1, keeps: Keeps::Pair };
-    exact[1].session = Some(pairs);
-    let rules = [plain].into_iter().chain(exact).collect();
+    let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
+    let mut pairs = body("pairs", 9004);
+    pairs["serviceArguments"]["pd_disagg_mode"] = true.into();
+    pairs["endpoints"][0]["ep_role"] = 1.into();
+    let mut decode = pairs["endpoints"][0].clone();
+    (decode["targetPort"], decode["ep_role"]) = (8009.into(), 2.into());
+    pairs["endpoints"].as_array_mut().unwrap().push(decode);
+    let pairs = parse(&pairs, &Environment::default(), || "id".into()).unwrap();
+    let rules = [plain].into_iter().chain(exact).chain([pairs]).collect();
     let table = Table::next(&Table::default(), rules, &mut 0, 0);
     let (reports, mut kv) = ([report(0), report(1)], exact_report());
     for (source, number) in kv.sources.iter_mut().zip([3, 4]) {

@@ -1,7 +1,7 @@
 //! The handler that explains decisions: where the last requests went, what was known of each endpoint, and why.
 //! Owns the JSON of it; must never show an address that may not be the one that was meant.
 
-use super::status::outcome_word;
+use super::status::{outcome_word, pair};
 use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
@@ -44,10 +44,15 @@ pub fn explain(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answe
 }
 
 /// By its id whatever became of it; else only what a service decided on. Of long ids receipts keep the
-/// beginning.
+/// beginning, of those that the gateway made for a pair the end.
 fn is_wanted(receipt: &Receipt, id: Option<&str>, since: Nanos) -> bool {
     let meant = match id {
-        Some(id) => receipt.id == id || receipt.id.len() >= ID_MAX && id.starts_with(&receipt.id),
+        Some(id) => {
+            let of_pair = id.starts_with("___prefill_addr_") && receipt.pair.is_some();
+            receipt.id == id
+                || receipt.id.len() >= ID_MAX && id.starts_with(&receipt.id)
+                || of_pair && id.strip_suffix(&receipt.id).is_some_and(|front| front.ends_with('_'))
+        }
         None => receipt.reason.is_some() || receipt.exact.is_some(),
     };
     meant && (since == 0 || receipt.at > since)
@@ -72,6 +77,7 @@ fn decision(table: &Table, shard: usize, receipt: &Receipt, moment: &Moment) -> 
         "rule": service.map(|s| s.rule.name.as_str()),
         "model": receipt.model,
         "endpoint": receipt.endpoint.map(|e| e.to_string()),
+        "pair": receipt.pair.as_ref().map(pair),
         "rank": receipt.exact.and_then(|e| e.rank),
         "tier": receipt.reason.map(|r| r.tier()),
         "reason": receipt.reason.map(|r| r.word()),

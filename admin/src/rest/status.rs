@@ -10,7 +10,7 @@ use crate::routes::{Answered, Call};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
 use warmpath_core::control::{Count, DrainPhase, KvReport, ShardReport};
-use warmpath_core::receipt::{Outcome, Receipt};
+use warmpath_core::receipt::{Outcome, PairReceipt, Receipt};
 
 /// 200 while new requests are welcome, else 503; the same body for both. `warnings` are things to look at
 /// that don't stop service.
@@ -116,6 +116,7 @@ fn receipt(gateway: &Gateway, receipt: &Receipt) -> Value {
         "status": receipt.status,
         "outcome": outcome_word(receipt.outcome),
         "endpoint": receipt.endpoint.map(|e| e.to_string()),
+        "pair": receipt.pair.as_ref().map(pair),
         "reason": receipt.reason.map(|r| r.word()),
         "service": receipt.service,
         "rule": name,
@@ -125,6 +126,15 @@ fn receipt(gateway: &Gateway, receipt: &Receipt) -> Value {
         "total_us": micros(receipt.total),
         "bytes_out": receipt.bytes_out,
         "retries": receipt.retries,
+    })
+}
+
+/// The other leg of a request that two endpoints served.
+pub fn pair(pair: &PairReceipt) -> Value {
+    json!({
+        "prefill": pair.prefill.to_string(),
+        "phase": pair.phase.word(),
+        "prefill_us": micros(pair.prefill_took),
     })
 }
 

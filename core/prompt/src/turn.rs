@@ -9,16 +9,18 @@ use warmpath_parser::json::{Member, Members, Value};
 
 /// Members of a body that no template sees and no check of this crate asks. All others are part of the key, so that
 /// one that is read some day can't be forgotten here.
-const UNSEEN: [Member; 14] = [
+const UNSEEN: [Member; 16] = [
     Member::Model,
     Member::Stream,
     Member::StreamOptions,
     Member::Messages,
     Member::MaxTokens,
     Member::MaxCompletionTokens,
+    Member::MinTokens,
     Member::Temperature,
     Member::Logprobs,
     Member::N,
+    Member::BestOf,
     Member::User,
     Member::RequestId,
     Member::Rid,

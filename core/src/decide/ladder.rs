@@ -11,21 +11,6 @@ use super::{Decision, Open, Reason, Turn, stays, turns};
 use crate::fleet::{EndpointView, Excluded};
 use crate::rule::CacheAware;
 
-/// What is known of a request before its prefill is chosen.
-#[derive(Clone, Copy, Debug)]
-pub struct Ladder<'a> {
-    /// The endpoints of the rule.
-    pub fleet: &'a [EndpointView],
-    /// Those not to choose.
-    pub excluded: Excluded,
-    /// Tier 0: the prefill endpoint of its session.
-    pub pinned: Option<usize>,
-    /// Tier 1: the longest beginning of the prompt that an endpoint was sent before.
-    pub known: Option<Known>,
-    /// Tier 1's terms; `None`: it does not decide.
-    pub cache: Option<CacheAware>,
-}
-
 /// A beginning of a prompt that an endpoint was sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -37,95 +22,103 @@ pub struct Known {
     pub of: usize,
 }
 
-/// Who carries out what a ladder decides.
-pub trait Hands {
-    /// Charges the endpoint of a decision; false: its bound, or the trial of its breaker, refuses it.
-    fn reserve(&mut self, decision: &Decision) -> bool;
-
-    /// Tier 1.5: ranks and charges by blocks; false: nothing is held, or blocks are not asked.
-    fn reserve_by_blocks(&mut self) -> bool;
+/// What to try next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To reserve with this endpoint; where that is refused, [`Ladder::refused`].
+    Reserve(Decision),
+    /// Tier 1.5: to rank and reserve by blocks, if the rule asks for that.
+    Blocks,
 }
 
-/// Chooses and charges who computes the prompt. False: nobody can.
-pub fn prefill(ladder: &Ladder<'_>, turn: &mut Turn, hands: &mut impl Hands) -> bool {
-    [ladder.by_session(), ladder.by_trie()].into_iter().flatten().any(|decision| hands.reserve(&decision))
-        || hands.reserve_by_blocks()
-        || by_load(ladder.fleet, ladder.excluded, turn, hands)
-}
-
-/// Chooses and charges who answers. False: nobody can.
-pub fn decode(
-    fleet: &[EndpointView],
+/// One way down the ladder: asked again and again for the next step, until one is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Ladder {
     excluded: Excluded,
     pinned: Option<usize>,
-    turn: &mut Turn,
-    hands: &mut impl Hands,
-) -> bool {
-    let ladder = Ladder { fleet, excluded, pinned, known: None, cache: None };
-    ladder.by_session().is_some_and(|decision| hands.reserve(&decision))
-        || by_load(fleet, excluded, turn, hands)
+    known: Option<(Known, CacheAware)>,
+    by_blocks: bool,
 }
 
-/// Tier 2: the one with the least to do, and where that is refused the next.
-fn by_load(fleet: &[EndpointView], mut excluded: Excluded, turn: &mut Turn, hands: &mut impl Hands) -> bool {
-    while let Some(decision) = Open::new(fleet, excluded).and_then(|open| turns::least_to_do(&open, turn)) {
-        if hands.reserve(&decision) {
-            return true;
+impl Ladder {
+    /// For prefill: without those excluded; `pinned` serves its session; `known` is what of it was sent before, with the
+    /// rule's terms of that.
+    pub fn prefill(excluded: Excluded, pinned: Option<usize>, known: Option<(Known, CacheAware)>) -> Ladder {
+        Ladder { excluded, pinned, known, by_blocks: true }
+    }
+
+    /// For decode.
+    pub fn decode(excluded: Excluded, pinned: Option<usize>) -> Ladder {
+        Ladder { excluded, pinned, known: None, by_blocks: false }
+    }
+
+    /// The endpoint takes no more, or its breaker is on trial.
+    pub fn refused(&mut self, endpoint: usize) {
+        self.excluded.add(endpoint);
+    }
+
+    /// The next step; `None`: nobody is left. `fleet` is the same for all steps.
+    pub fn next(&mut self, fleet: &[EndpointView], turn: &mut Turn) -> Option<Step> {
+        let open = Open::new(fleet, self.excluded);
+        let pinned = self.pinned.take().filter(|endpoint| stays(*endpoint, fleet, self.excluded));
+        if let (Some(endpoint), Some(open)) = (pinned, &open) {
+            return Some(Step::Reserve(open.decision(endpoint, Reason::Session, u32::MAX)));
         }
-        excluded.add(decision.endpoint);
+        let known = self.known.take();
+        if let (Some((known, terms)), Some(open)) = (known, &open)
+            && may_decide(known, terms, open)
+        {
+            return Some(Step::Reserve(open.decision(known.endpoint, Reason::PrefixTrie, u32::MAX)));
+        }
+        if std::mem::take(&mut self.by_blocks) {
+            return Some(Step::Blocks);
+        }
+        turns::least_to_do(&open?, turn).map(Step::Reserve)
     }
-    false
 }
 
-impl Ladder<'_> {
-    fn by_session(&self) -> Option<Decision> {
-        let endpoint = self.pinned.filter(|endpoint| stays(*endpoint, self.fleet, self.excluded))?;
-        self.decision(endpoint, Reason::Session)
-    }
-
-    /// Not where loads lie too far apart, nor for too small a part of the prompt.
-    fn by_trie(&self) -> Option<Decision> {
-        let (known, cache) = self.known.zip(self.cache)?;
-        let open = Open::new(self.fleet, self.excluded)?;
-        let loads = || open.indices(0).map(|i| open.load(i));
-        let apart = loads().max()? - loads().min()?;
-        let enough = known.bytes as u64 * 100 >= u64::from(cache.threshold) * known.of as u64;
-        let is_open = known.endpoint < self.fleet.len() && open.contains(known.endpoint);
-        (apart <= cache.balance && enough && known.bytes > 0 && is_open)
-            .then(|| open.decision(known.endpoint, Reason::PrefixTrie, u32::MAX))
-    }
-
-    fn decision(&self, endpoint: usize, reason: Reason) -> Option<Decision> {
-        Some(Open::new(self.fleet, self.excluded)?.decision(endpoint, reason, u32::MAX))
-    }
+/// Not where loads lie too far apart, nor for too small a part of the prompt.
+fn may_decide(known: Known, terms: CacheAware, open: &Open) -> bool {
+    let loads = || open.indices(0).map(|i| open.load(i));
+    let apart = loads().max().unwrap_or(0) - loads().min().unwrap_or(0);
+    let enough = known.bytes as u64 * 100 >= u64::from(terms.threshold) * known.of as u64;
+    let is_open = known.endpoint < open.fleet.len() && open.contains(known.endpoint);
+    apart <= terms.balance && enough && known.bytes > 0 && is_open
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Hands that refuse some endpoints, and hold some blocks.
-    #[derive(Default)]
-    struct Fake {
-        refuses: Vec<usize>,
+    /// Goes down a ladder: who was chosen by which tier, and which tiers were asked. Some endpoints refuse; `holds` has
+    /// the prompt's blocks.
+    fn go(
+        mut ladder: Ladder,
+        fleet: &[EndpointView],
+        turn: &mut Turn,
+        refuse: &[usize],
         holds: Option<usize>,
-        asked: Vec<&'static str>,
-        chosen: Option<(usize, &'static str)>,
-    }
-
-    impl Hands for Fake {
-        fn reserve(&mut self, decision: &Decision) -> bool {
-            self.asked.push(decision.reason.tier());
-            let taken = !self.refuses.contains(&decision.endpoint);
-            self.chosen = taken.then_some((decision.endpoint, decision.reason.tier()));
-            taken
+    ) -> (Option<(usize, &'static str)>, Vec<&'static str>) {
+        let mut asked = Vec::new();
+        while let Some(step) = ladder.next(fleet, turn) {
+            match (step, holds) {
+                (Step::Reserve(decision), _) => {
+                    let tier = decision.reason.tier();
+                    asked.push(tier);
+                    if !refuse.contains(&decision.endpoint) {
+                        return (Some((decision.endpoint, tier)), asked);
+                    }
+                    ladder.refused(decision.endpoint);
+                }
+                (Step::Blocks, holds) => {
+                    asked.push("tier15");
+                    if let Some(holds) = holds {
+                        return (Some((holds, "tier15")), asked);
+                    }
+                }
+            }
         }
-
-        fn reserve_by_blocks(&mut self) -> bool {
-            self.asked.push("tier15");
-            self.chosen = self.holds.map(|endpoint| (endpoint, "tier15"));
-            self.chosen.is_some()
-        }
+        (None, asked)
     }
 
     fn fleet(loads: &[(u32, Option<u32>)]) -> Vec<EndpointView> {
@@ -139,104 +132,64 @@ mod tests {
         loads.iter().map(view).collect()
     }
 
-    const CACHE: CacheAware = CacheAware { threshold: 20, balance: 3 };
-
-    fn known(endpoint: usize, bytes: usize) -> Option<Known> {
-        Some(Known { endpoint, bytes, of: 1000 })
+    fn without(excluded: &[usize]) -> Excluded {
+        let mut out = Excluded::default();
+        excluded.iter().for_each(|endpoint| out.add(*endpoint));
+        out
     }
 
-    /// Session, trie, blocks and load are 0, 1, 2 and 3 here: what each case takes away leaves the next.
+    const TERMS: CacheAware = CacheAware { threshold: 20, balance: 3 };
+
+    fn known(bytes: usize) -> Option<(Known, CacheAware)> {
+        Some((Known { endpoint: 1, bytes, of: 1000 }, TERMS))
+    }
+
+    /// Session, trie, blocks and load choose 0, 1, 2 and 3 here; what a case takes away leaves the place to the next.
     #[test]
     fn tiers_decide_in_their_order() {
         let even = fleet(&[(1, Some(0)), (1, Some(0)), (1, Some(0)), (0, Some(0))]);
-        let mut down = even.clone();
-        down[0].available = false;
-        let full = Ladder {
-            fleet: &even,
-            excluded: Excluded::default(),
-            pinned: Some(0),
-            known: known(1, 200),
-            cache: Some(CACHE),
-        };
-        let mut without = Excluded::default();
-        [0, 1].into_iter().for_each(|i| without.add(i));
-        let uneven = fleet(&[(1, None), (1, None), (1, None), (5, None)]);
-        let unpinned = Ladder { pinned: None, ..full };
-        for (case, ladder, refuses, holds, chosen, asked) in [
-            ("session", full, vec![], Some(2), Some((0, "tier0")), vec!["tier0"]),
-            ("refused session", full, vec![0], Some(2), Some((1, "tier1")), vec!["tier0", "tier1"]),
+        let (mut down, mut uneven) = (even.clone(), even.clone());
+        (down[0].available, uneven[2].load) = (false, 4);
+        let unbound = known(0).map(|(known, _)| (known, CacheAware { threshold: 0, ..TERMS }));
+        let all = without(&[]);
+        let cases = [
+            ("session", Ladder::prefill(all, Some(0), known(200)), &even, &[][..], Some(2), 0, "0"),
+            ("it refuses", Ladder::prefill(all, Some(0), known(200)), &even, &[0], Some(2), 1, "0 1"),
+            ("it is down", Ladder::prefill(all, Some(0), known(200)), &down, &[], Some(2), 1, "1"),
+            ("it is no more", Ladder::prefill(all, Some(9), known(200)), &even, &[], Some(2), 1, "1"),
+            ("trie", Ladder::prefill(all, None, known(200)), &even, &[], Some(2), 1, "1"),
             (
-                "session down",
-                Ladder { fleet: &down, ..full },
-                vec![],
+                "both excluded",
+                Ladder::prefill(without(&[0, 1]), Some(0), known(200)),
+                &even,
+                &[],
                 Some(2),
-                Some((1, "tier1")),
-                vec!["tier1"],
+                2,
+                "15",
             ),
-            ("no session", unpinned, vec![], Some(2), Some((1, "tier1")), vec!["tier1"]),
+            ("too little", Ladder::prefill(all, None, known(199)), &even, &[], Some(2), 2, "15"),
+            ("nothing", Ladder::prefill(all, None, unbound), &even, &[], Some(2), 2, "15"),
+            ("uneven load", Ladder::prefill(all, None, known(200)), &uneven, &[], Some(2), 2, "15"),
+            ("no blocks", Ladder::prefill(all, None, None), &even, &[], None, 3, "15 2"),
+            ("load refuses", Ladder::prefill(all, None, None), &even, &[3, 0], None, 1, "15 2 2 2"),
             (
-                "excluded both",
-                Ladder { excluded: without, ..full },
-                vec![],
-                Some(2),
-                Some((2, "tier15")),
-                vec!["tier15"],
-            ),
-            (
-                "no trie",
-                Ladder { cache: None, ..unpinned },
-                vec![],
-                Some(2),
-                Some((2, "tier15")),
-                vec!["tier15"],
-            ),
-            (
-                "short match",
-                Ladder { known: known(1, 199), ..unpinned },
-                vec![],
-                Some(2),
-                Some((2, "tier15")),
-                vec!["tier15"],
-            ),
-            (
-                "nothing known",
-                Ladder { known: known(1, 0), cache: Some(CacheAware { threshold: 0, ..CACHE }), ..unpinned },
-                vec![],
-                Some(2),
-                Some((2, "tier15")),
-                vec!["tier15"],
-            ),
-            (
-                "uneven load",
-                Ladder { fleet: &uneven, ..unpinned },
-                vec![],
-                Some(2),
-                Some((2, "tier15")),
-                vec!["tier15"],
-            ),
-            (
-                "no blocks",
-                Ladder { known: None, ..unpinned },
-                vec![],
+                "all refuse",
+                Ladder::prefill(all, Some(0), known(200)),
+                &even,
+                &[0, 1, 2, 3],
                 None,
-                Some((3, "tier2")),
-                vec!["tier15", "tier2"],
+                9,
+                "0 1 15 2 2",
             ),
-            (
-                "refused load",
-                Ladder { known: None, ..unpinned },
-                vec![3, 0],
-                None,
-                Some((1, "tier2")),
-                vec!["tier15", "tier2", "tier2", "tier2"],
-            ),
-            ("nobody", Ladder { fleet: &[], ..full }, vec![], None, None, vec!["tier15"]),
-        ] {
-            let mut hands = Fake { refuses, holds, ..Fake::default() };
-            let found = prefill(&ladder, &mut Turn::default(), &mut hands);
-            assert_eq!((found, hands.chosen), (chosen.is_some(), chosen), "{case}");
-            assert_eq!(hands.asked, asked, "{case}");
+        ];
+        for (case, ladder, fleet, refuse, holds, chosen, tiers) in cases {
+            let (found, asked) = go(ladder, fleet, &mut Turn::default(), refuse, holds);
+            let expected: Vec<String> = tiers.split(' ').map(|tier| format!("tier{tier}")).collect();
+            assert_eq!(asked, expected, "{case}");
+            assert_eq!(found.map_or(9, |(endpoint, _)| endpoint), chosen, "{case}");
         }
+        let (found, asked) = go(Ladder::prefill(all, None, None), &[], &mut Turn::default(), &[], None);
+        assert_eq!((found, asked), (None, vec!["tier15"]), "nobody");
     }
 
     /// What waits in the engines counts; where an engine's figure is old or missing, the mean of the fresh ones does.
@@ -248,22 +201,17 @@ mod tests {
             (vec![(3, Some(0)), (3, None), (0, Some(9))], 0),
             (vec![(2, None), (1, None), (3, None)], 1),
         ] {
-            let fleet = fleet(&loads);
-            let mut hands = Fake::default();
-            assert!(decode(&fleet, Excluded::default(), None, &mut Turn::default(), &mut hands));
-            assert_eq!(hands.chosen, Some((least, "tier2")), "{loads:?}");
+            let ladder = Ladder::decode(Excluded::default(), None);
+            let (found, _) = go(ladder, &fleet(&loads), &mut Turn::default(), &[], None);
+            assert_eq!(found, Some((least, "tier2")), "{loads:?}");
         }
     }
 
     #[test]
     fn decode_stays_with_its_session_and_takes_turns_among_equals() {
         let (fleet, mut turn) = (fleet(&[(0, None); 4]), Turn::default());
-        let mut prefills = Excluded::default();
-        prefills.add(0);
-        let mut ask = |pinned, refuses: &[usize]| {
-            let mut hands = Fake { refuses: refuses.to_vec(), ..Fake::default() };
-            decode(&fleet, prefills, pinned, &mut turn, &mut hands);
-            hands.chosen
+        let mut ask = |pinned, refuse: &[usize]| {
+            go(Ladder::decode(without(&[0]), pinned), &fleet, &mut turn, refuse, Some(0)).0
         };
         assert_eq!([0; 4].map(|_| ask(None, &[])), [1, 2, 3, 1].map(|i| Some((i, "tier2"))));
         assert_eq!(ask(Some(3), &[]), Some((3, "tier0")));

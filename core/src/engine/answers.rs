@@ -2,6 +2,7 @@
 //! such thing; must never hold an answer of an engine.
 
 use super::contract::{ContractFault, Recipe, Terms};
+use super::pairing::Pairing;
 use super::text::{Looped, Named, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
@@ -30,6 +31,8 @@ pub(super) struct Answers {
     pub split_model: fn(&str) -> Option<(&str, &str)>,
     /// How it hands text to a chat template.
     pub text: TextTerms,
+    /// How prefill and decode serve a request together.
+    pub pairing: Option<Pairing>,
     /// Which versions name all blocks alike: equal numbers, equal names.
     pub family: fn(Version) -> usize,
     /// Refuses terms that no version can have.
@@ -63,6 +66,7 @@ impl Answers {
             template_kwargs: false,
             tools: |_| None,
         },
+        pairing: None,
         family: |_| 0,
         check: |_| Ok(()),
         told: |recipe, _| recipe,

@@ -1,6 +1,8 @@
 //! SGLang's page hashes, 0.5.18 to 0.5.23: SHA-256 over the parent's digest and the tokens as little-endian
 //! words, without a seed. Owns salts, namespaces and the form of wide ids, by version.
 
+mod pairing;
+
 use super::answers::Answers;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
@@ -35,6 +37,7 @@ pub(super) const ANSWERS: Answers = Answers {
         template_kwargs: true,
         tools,
     },
+    pairing: Some(pairing::PAIRING),
     family,
     check,
     told,

@@ -2,6 +2,8 @@
 //! engine's own names, which events carry, are only translated. Owns both, and the engine's hashes as facts to
 //! check a stream by: `v1_block_key` and `v2_sha256` as on the public main branch in 2026.
 
+mod pairing;
+
 use super::answers::Answers;
 use super::Algo;
 use super::contract::{ContractFault, Terms};
@@ -20,6 +22,7 @@ pub(super) const ANSWERS: Answers = Answers {
     bootstrap_port: false,
     // Blocks are given up leaves first, so that what lies before a block is there while the block is.
     prefix_closed: true,
+    pairing: Some(pairing::PAIRING),
     check,
     recipe: |terms| Ok(super::sglang::recipe(terms)),
     ..Answers::SILENT

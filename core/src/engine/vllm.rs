@@ -1,6 +1,8 @@
 //! vLLM's block hashes, 0.23 to 0.33: a block is `hash((parent, tokens, extra))` over CBOR or pickle, from a
 //! root that is the hash of the seed. Owns which version hashes what.
 
+mod pairing;
+
 use super::answers::Answers;
 use super::cbor::Cbor;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Terms};
@@ -42,6 +44,7 @@ pub(super) const ANSWERS: Answers = Answers {
         template_kwargs: true,
         tools,
     },
+    pairing: Some(pairing::PAIRING),
     family,
     check,
     told,

@@ -4,7 +4,7 @@
 use crate::Nanos;
 use crate::engine::{Contract, Version};
 
-/// Exact routing over a single pool (`kvExactMode` 3).
+/// Exact routing: over a single pool (`kvExactMode` 3), or over the prefill endpoints of pairs (1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct KvExact {
     /// How blocks are named: `kvEngineType`, `kvHashAlgo`, `kvBlockSize` and the seed of the environment.

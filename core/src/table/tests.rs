@@ -291,32 +291,41 @@ fn an_open_breaker_keeps_an_endpoint_out_and_one_reservation_is_its_trial() {
 }
 
 /// A rule whose requests are served by pairs: its first two endpoints are for prefill, the others for decode.
-fn paired() -> (Table, Excluded, Excluded) {
+fn paired() -> (Table, Excluded) {
     use crate::rule::CacheAware;
-    use crate::session::{Keeps, SessionSource, SessionTerms};
-    let mut rule = rule("a", json!({"cb_enable": true}), &[1, 2, 3, 4]);
-    rule.session = Some(SessionTerms { source: SessionSource::Conversation, ttl: 10, keeps: Keeps::Pair });
-    rule.cache_aware = Some(CacheAware { threshold: 20, balance: 3 });
-    let (mut not_prefill, mut not_decode) = (Excluded::default(), Excluded::default());
+    let members = json!({
+        "pd_disagg_mode": true, "pd_cache_aware_mode": true, "pd_session_ttl_sec": 0, "pd_balance_abs_threshold": 5
+    });
+    let mut arguments = json!({"externalIP": "127.0.0.1", "port": 80});
+    members.as_object().unwrap().iter().for_each(|(name, value)| arguments[name] = value.clone());
+    let endpoint = |(port, role)| json!({"endpointIP": "127.0.0.1", "targetPort": port, "ep_role": role});
+    let endpoints: Vec<Value> = [(1, 1), (2, 1), (3, 2), (4, 2)].into_iter().map(endpoint).collect();
+    let body = json!({"serviceArguments": arguments, "endpoints": endpoints});
+    let rule = body::parse(&body, &Environment::default(), || "id".into()).unwrap();
+    assert_eq!(rule.cache_aware, Some(CacheAware { threshold: 20, balance: 5 }));
+    assert_eq!(
+        (rule.keeps_sessions(), rule.breaker.map(|b| b.failures)),
+        (Some(300 * crate::SECOND), Some(3))
+    );
+    let mut not_prefill = Excluded::default();
     [2, 3].into_iter().for_each(|i| not_prefill.add(i));
-    [0, 1].into_iter().for_each(|i| not_decode.add(i));
-    (table(vec![rule]), not_prefill, not_decode)
+    (table(vec![rule]), not_prefill)
 }
 
 #[test]
 fn a_pair_is_pinned_together_and_forgotten_with_its_prefill() {
-    let (table, not_prefill, not_decode) = paired();
+    let (table, _) = paired();
     let service = &table.vips[0].services[0];
     let view = |now| {
         let mut view = Vec::new();
         service.view(now, &mut view);
         view
     };
-    let ask = |now| service.pinned_pair(Some(7), &view(now), not_prefill, not_decode, now);
+    let ask = |now| service.pinned_pair(Some(7), &view(now), Excluded::default(), now);
     assert_eq!(ask(0), None);
     service.pin_pair(Some(7), 1, 2, 0);
     assert_eq!(
-        (ask(9), service.pinned_pair(None, &view(9), not_prefill, not_decode, 9)),
+        (ask(9), service.pinned_pair(None, &view(9), Excluded::default(), 9)),
         (Some((1, Some(2))), None)
     );
     let terms = service.rule.breaker.unwrap();
@@ -334,7 +343,7 @@ fn a_pair_is_pinned_together_and_forgotten_with_its_prefill() {
 
 #[test]
 fn beginnings_are_known_by_who_was_sent_them_until_its_cache_is_lost() {
-    let (table, not_prefill, _) = paired();
+    let (table, not_prefill) = paired();
     let service = &table.vips[0].services[0];
     let mut view = Vec::new();
     service.view(0, &mut view);
@@ -364,7 +373,7 @@ fn beginnings_are_known_by_who_was_sent_them_until_its_cache_is_lost() {
 /// Sessions and the trie are made with the first rule that asks for them, shared by all, and kept through changes.
 #[test]
 fn sessions_and_trie_belong_to_the_gateway() {
-    let (before, ..) = paired();
+    let (before, _) = paired();
     assert!(table(vec![rule("a", json!({}), &[1])]).sessions().is_none());
     let mut rules = vec![before.vips[0].services[0].rule.clone()];
     rules.push(rule("b", json!({"sel": 3, "model_name": "m"}), &[1]));

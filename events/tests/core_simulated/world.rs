@@ -12,8 +12,8 @@ use warmpath_core::block::BlockSize;
 use warmpath_core::control::RankReport;
 use warmpath_core::engine::{Algo, Contract, Engine as EngineKind, Seed, Terms};
 use warmpath_core::rule::{
-    Deadlines, Endpoint, ExplainHeader, HalfClose, KvExact, KvPorts, PathMatch, RankMode, Rule, RuleKey,
-    Selector,
+    Deadlines, Endpoint, ExplainHeader, HalfClose, KvExact, KvPorts, PathMatch, RankMode, Role, Rule,
+    RuleKey, Selector,
 };
 use warmpath_core::shared::{Source, Tier};
 use warmpath_core::table::Table;
@@ -84,14 +84,20 @@ fn ip(engine: usize) -> IpAddr {
 
 fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
     let vip = SocketAddr::from(([10, 1, 0, 1], port));
-    let endpoint =
-        |engine: &usize| Endpoint { address: SocketAddr::new(ip(*engine), SERVE), weight: 1, backup: false };
+    let endpoint = |engine: &usize| Endpoint {
+        address: SocketAddr::new(ip(*engine), SERVE),
+        weight: 1,
+        backup: false,
+        role: Role::Normal,
+        side_port: SERVE,
+    };
     let (host, path, model) = (String::new(), String::new(), "m".to_owned());
     Rule {
         key: RuleKey { vip, host, path, path_match: PathMatch::Disabled, model },
         id: String::new(),
         name: String::new(),
         selector: Selector::RoundRobin,
+        disaggregation: None,
         endpoints: engines.iter().map(endpoint).collect(),
         deadlines: Deadlines::default(),
         probe: None,

@@ -12,7 +12,7 @@ mod tokens;
 mod walk;
 
 pub use peek::{JsonFault, JsonLimits, Kind, Member, Members, Value, peek};
-pub use splice::{Change, Edit, apply, edits, set_in};
+pub use splice::{Change, Edit, Rewrite, apply, edits, set_in};
 pub use text::{prefix_text, text};
 pub use tokens::token_ids;
 pub use walk::{

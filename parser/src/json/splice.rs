@@ -23,6 +23,14 @@ impl Change<'_> {
             Change::Set(member, _) | Change::Remove(member) => *member,
         }
     }
+
+    /// The most by which it makes a body longer.
+    fn bytes(&self) -> usize {
+        match self {
+            Change::Set(member, value) => 1 + member.quoted().len() + value.len(),
+            Change::Remove(_) => 0,
+        }
+    }
 }
 
 /// One edit: the bytes of `range` give way to the concatenation of `with`.
@@ -39,6 +47,14 @@ impl<'a> Edit<'a> {
         Edit { range, with: [with, b"", b""] }
     }
 
+    /// Pushes what the body has from `from` up to the edit, and what the edit writes.
+    fn write(&self, body: &[u8], from: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(Span { start: from, end: self.range.start }.of(body));
+        for piece in self.with {
+            out.extend_from_slice(piece);
+        }
+    }
+
     /// A new member before the closing brace at the end of `object`.
     fn append(object: Span, name: &'a [u8], value: &'a [u8], first: bool) -> Self {
         let at = object.end.saturating_sub(1);
@@ -51,11 +67,22 @@ impl<'a> Edit<'a> {
 /// changes of one member the last counts. `members` must come from a peek at this body.
 pub fn edits<'a>(body: &[u8], members: &Members, changes: &[Change<'a>], out: &mut Vec<Edit<'a>>) {
     out.clear();
+    let kept = each_edit(body, members, changes, |edit| out.push(edit));
+    append_absent(members, changes, kept > 0, |edit| out.push(edit));
+}
+
+/// Hands out the edits of members that are there, in order; how many members stay.
+fn each_edit<'a>(
+    body: &[u8],
+    members: &Members,
+    changes: &[Change<'a>],
+    mut emit: impl FnMut(Edit<'a>),
+) -> u32 {
     let mut removed = 0;
     let mut touch = |entry: Value, change: Change<'a>, is_last: bool| match change {
-        Change::Set(_, value) if is_last => out.push(Edit::replace(entry.raw, value)),
+        Change::Set(_, value) if is_last => emit(Edit::replace(entry.raw, value)),
         _ => {
-            out.push(Edit::replace(with_comma(body, entry, entry.index > removed), b""));
+            emit(Edit::replace(with_comma(body, entry, entry.index > removed), b""));
             removed += 1;
         }
     };
@@ -74,7 +101,7 @@ pub fn edits<'a>(body: &[u8], members: &Members, changes: &[Change<'a>], out: &m
             next = entry.index + 1;
         }
     }
-    append_absent(members, changes, members.count() > removed, out);
+    members.count() - removed
 }
 
 /// The changes without those that a later one of the same member overrides.
@@ -93,13 +120,18 @@ fn following<'a>(members: &Members, changes: &[Change<'a>], next: u32) -> Option
         .min_by_key(|(entry, _)| entry.index)
 }
 
-fn append_absent<'a>(members: &Members, changes: &[Change<'a>], keeps_any: bool, out: &mut Vec<Edit<'a>>) {
+fn append_absent<'a>(
+    members: &Members,
+    changes: &[Change<'a>],
+    keeps_any: bool,
+    mut emit: impl FnMut(Edit<'a>),
+) {
     let mut first = !keeps_any;
     for change in effective(changes) {
         if let Change::Set(member, value) = change
             && members.get(member).is_none()
         {
-            out.push(Edit::append(members.object(), member.quoted(), value, first));
+            emit(Edit::append(members.object(), member.quoted(), value, first));
             first = false;
         }
     }
@@ -139,14 +171,66 @@ pub fn set_in<'a>(
     })
 }
 
+/// A body that is written anew: the client's with changes done, open for further members behind its last.
+///
+/// What a further member may hold is not a slice that exists already, so that nothing but the output is
+/// allocated. A member that is added must be among those that the changes remove, or not be there.
+#[derive(Debug)]
+pub struct Rewrite<'a> {
+    out: &'a mut Vec<u8>,
+    rest: &'a [u8],
+    empty: bool,
+}
+
+impl<'a> Rewrite<'a> {
+    /// Pushes `body` with `changes` done, up to its closing brace. `more` is about what further members take, in
+    /// bytes. `members` must come from a peek at this body.
+    pub fn begin(
+        body: &'a [u8],
+        members: &Members,
+        changes: &[Change<'_>],
+        more: usize,
+        out: &'a mut Vec<u8>,
+    ) -> Rewrite<'a> {
+        let added: usize = changes.iter().map(|change| change.bytes()).sum();
+        out.reserve_exact(body.len() + added + more);
+        let mut from = 0;
+        let kept = each_edit(body, members, changes, |edit| {
+            edit.write(body, from, out);
+            from = edit.range.end;
+        });
+        let mut empty = kept == 0;
+        append_absent(members, changes, !empty, |edit| {
+            edit.write(body, from, out);
+            from = edit.range.end;
+            empty = false;
+        });
+        let brace = members.object().end.saturating_sub(1);
+        out.extend_from_slice(Span { start: from, end: brace }.of(body));
+        Rewrite { out, rest: body.get(brace as usize..).unwrap_or_default(), empty }
+    }
+
+    /// Begins a member: its value is pushed next, as valid JSON.
+    pub fn member(&mut self, member: Member) -> &mut Vec<u8> {
+        if !self.empty {
+            self.out.push(b',');
+        }
+        self.empty = false;
+        self.out.extend_from_slice(member.quoted());
+        self.out
+    }
+
+    /// Closes the object, with all that stands behind it in the client's body.
+    pub fn end(self) {
+        self.out.extend_from_slice(self.rest);
+    }
+}
+
 /// Pushes `body` with `edits` done, which must be in order and without overlap, as [`edits`] makes them.
 pub fn apply(body: &[u8], edits: &[Edit<'_>], out: &mut Vec<u8>) {
     let mut from = 0;
     for edit in edits {
-        out.extend_from_slice(Span { start: from, end: edit.range.start }.of(body));
-        for piece in edit.with {
-            out.extend_from_slice(piece);
-        }
+        edit.write(body, from, out);
         from = edit.range.end;
     }
     out.extend_from_slice(body.get(from as usize..).unwrap_or_default());
@@ -164,6 +248,36 @@ mod tests {
         edits(body.as_bytes(), &members, changes, &mut list);
         apply(body.as_bytes(), &list, &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    fn rewritten(body: &str, changes: &[Change<'_>], more: &[(Member, &str)]) -> String {
+        let mut members = Members::new();
+        peek(body.as_bytes(), &mut members, JsonLimits::default()).unwrap();
+        let mut out = Vec::new();
+        let mut rewrite = Rewrite::begin(body.as_bytes(), &members, changes, 0, &mut out);
+        for (member, value) in more {
+            rewrite.member(*member).extend_from_slice(value.as_bytes());
+        }
+        rewrite.end();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn members_are_added_behind_the_last() {
+        use Change::*;
+        use Member::*;
+        let more = [(User, "[1]"), (Store, "2")];
+        for (body, changes, expected) in [
+            ("{}", &[][..], r#"{"user":[1],"store":2}"#),
+            (" { } \n", &[], " { \"user\":[1],\"store\":2} \n"),
+            (r#"{"a":1 } "#, &[], r#"{"a":1 ,"user":[1],"store":2} "#),
+            (r#"{"user":0}"#, &[Remove(User)], r#"{"user":[1],"store":2}"#),
+            (r#"{"user":0,"a":{},"user":1}"#, &[Remove(User)], r#"{"a":{},"user":[1],"store":2}"#),
+            (r#"{"n":3}"#, &[Remove(User), Set(N, b"4")], r#"{"n":4,"user":[1],"store":2}"#),
+            ("{}", &[Set(N, b"4"), Set(Model, b"5")], r#"{"n":4,"model":5,"user":[1],"store":2}"#),
+        ] {
+            assert_eq!(rewritten(body, changes, &more), expected, "{body} {changes:?}");
+        }
     }
 
     #[test]
@@ -223,6 +337,7 @@ mod tests {
                     }
                 }
                 let result = spliced(&body, &changes);
+                assert_eq!(rewritten(&body, &changes, &[]), result, "the same in one go");
                 let parsed: serde_json::Map<_, _> = serde_json::from_str(&result).unwrap_or_else(|fault| {
                     panic!("{body} {changes:?} gave {result}: {fault}");
                 });

@@ -9,6 +9,7 @@ use super::blocks::Lora;
 use super::faults::Faults;
 use super::kinds::{HashAlgo, Telling};
 use super::publish::Endpoint;
+use super::transfer::{Connector, Pair, Role};
 use super::version::Version;
 use super::{Config, Events, Hashing, KeepAlive, Kind, Pretence, Timing, start};
 use crate::Error;
@@ -40,6 +41,16 @@ Examples:
   An engine whose events are drained:
     warmpath engine --kind trtllm --port 8003 --model llama
     curl -X POST localhost:8003/kv_cache_events
+
+  Prefill and decode apart, what went from one to the other, and what a caller did wrong; then prefill whose blocks
+  are gone when decode comes:
+    warmpath engine --port 8001 --role prefill --pair-port 5600
+    warmpath engine --port 8002 --role decode
+    curl localhost:8002/sim/stats | jq .pair
+    curl localhost:8001/sim/faults -d '{\"pd_door\": \"forget\"}'
+
+  Other switches of pairs: pd_door (\"refuse\", \"stall\"), pd_hand_nothing, pd_pad, pd_finish (\"stop\", \"length\",
+  \"not_finished\").
 
   Other switches of events: kv_double_next, kv_silence, kv_replay (\"refuse\", \"silent\", \"ends_early\",
   \"cut\"), kv_replay_late_ms.
@@ -76,6 +87,9 @@ pub struct EngineArgs {
     /// What is particular to cache events
     #[command(flatten)]
     pub cache: CacheArgs,
+    /// What is particular to one half of a pair
+    #[command(flatten)]
+    pub pair: PairArgs,
     /// Requests per connection; 0 is unlimited
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub keepalive_requests: u64,
@@ -149,6 +163,46 @@ pub struct CacheArgs {
     /// Events carry whole digests, as with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0 (vllm)
     #[arg(long)]
     pub hash_bytes: bool,
+}
+
+/// Prefill and decode apart.
+#[derive(Debug, Clone, Args)]
+pub struct PairArgs {
+    /// Be one half of a pair (vllm, sglang, trtllm)
+    #[arg(long, value_enum)]
+    pub role: Option<Role>,
+    /// Prefill: port at which decode takes what was computed (vLLM's side channel, SGLang's bootstrap); 0 takes a
+    /// free one
+    #[arg(long, value_name = "PORT", default_value_t = 0, requires = "role")]
+    pub pair_port: u16,
+    /// Milliseconds for which prefill keeps what nobody takes
+    #[arg(long, value_name = "MS", default_value_t = 30_000.0, requires = "role")]
+    pub pair_lease: f64,
+    /// Milliseconds for which a leg waits for the other
+    #[arg(long, value_name = "MS", default_value_t = 30_000.0, requires = "role")]
+    pub pair_wait: f64,
+    /// How blocks are transferred (vllm)
+    #[arg(long, value_enum, default_value_t, requires = "role")]
+    pub connector: Connector,
+}
+
+impl PairArgs {
+    fn pair(&self, kind: Kind) -> Result<Option<Pair>, Error> {
+        let Some(role) = self.role else { return Ok(None) };
+        if !kind.pairs() {
+            let name = kind.name();
+            return Err(Error::new(format!(
+                "--role: {name} does prefill and decode in one process; leave it out"
+            )));
+        }
+        Ok(Some(Pair {
+            role,
+            port: self.pair_port,
+            lease: millis("--pair-lease", self.pair_lease)?,
+            wait: millis("--pair-wait", self.pair_wait)?,
+            connector: self.connector,
+        }))
+    }
 }
 
 impl CacheArgs {
@@ -229,6 +283,7 @@ impl EngineArgs {
             cache_blocks,
             block_size,
             tokens: self.pace.tokens,
+            pair: self.pair.pair(self.kind)?,
             max_running: self.pace.max_running,
             keep_alive: KeepAlive {
                 requests: self.keepalive_requests,
@@ -254,6 +309,9 @@ pub fn run_engine(args: EngineArgs) -> Result<(), Error> {
     let (name, models) = (config.kind.name(), config.models.join(", "));
     let handle = start(config)?;
     println!("simulated {name} engine on http://{} serving {models}", handle.addr);
+    if let Some(door) = handle.door() {
+        println!("decode takes what it computed at {door}");
+    }
     for (rank, source) in handle.sources().iter().enumerate() {
         let replay = source.replay.as_ref().map_or(String::new(), |replay| format!(", replay at {replay}"));
         println!("cache events of rank {rank} at {}{replay}", source.live);
@@ -328,6 +386,19 @@ mod tests {
     }
 
     #[test]
+    fn a_half_of_a_pair_is_named_with_its_port() {
+        let pair =
+            config("--role prefill --pair-port 5600 --pair-lease 250 --connector mooncake").unwrap().pair;
+        let (lease, wait) = (Duration::from_millis(250), Duration::from_secs(30));
+        let port = 5600;
+        assert_eq!(
+            pair,
+            Some(Pair { role: Role::Prefill, port, lease, wait, connector: Connector::Mooncake })
+        );
+        assert_eq!(config("").unwrap().pair, None);
+    }
+
+    #[test]
     fn values_out_of_range_are_told_by_name() {
         for line in [
             "--block-size 0",
@@ -339,6 +410,8 @@ mod tests {
             "--lora x",
             "--engine-version 0.5",
             "--kv-events tcp://*:0 --kind trtllm",
+            "--role decode --kind llamacpp",
+            "--pair-lease=-1 --role prefill",
         ] {
             let told = config(line).unwrap_err().to_string();
             assert!(told.contains(line.split([' ', '=']).next().unwrap()), "{told}");

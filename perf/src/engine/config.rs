@@ -7,6 +7,7 @@ use super::blocks::Lora;
 use super::faults::Faults;
 use super::kinds::{HashAlgo, Kind};
 use super::publish::Endpoint;
+use super::transfer::Pair;
 use super::version::Version;
 
 /// When an engine answers.
@@ -106,6 +107,8 @@ pub struct Config {
     pub events: Events,
     /// Tokens of an answer when the request does not bound it lower.
     pub tokens: u64,
+    /// Which half of a pair it is, if any.
+    pub pair: Option<Pair>,
     /// Requests executed at once; more wait in arrival order (vLLM: `--max-num-seqs`). 0 is unlimited.
     pub max_running: usize,
     /// Connection lifetime.
@@ -145,6 +148,7 @@ impl Config {
             pretence: Pretence::default(),
             events: Events::default(),
             tokens: 16,
+            pair: None,
             max_running: 0,
             keep_alive: KeepAlive { requests: 0, idle: Duration::from_secs(5) },
             seed: 0,
@@ -156,6 +160,16 @@ impl Config {
     /// The release to behave as.
     pub fn release(&self) -> Cow<'_, Version> {
         self.version.as_ref().map_or_else(|| Cow::Owned(self.kind.default_version()), Cow::Borrowed)
+    }
+
+    /// How long a leg waits for the other.
+    pub fn patience(&self) -> Duration {
+        self.pair.map_or(Duration::ZERO, |pair| pair.wait)
+    }
+
+    /// How long prefill keeps what nobody takes.
+    pub fn lease(&self) -> Duration {
+        self.pair.map_or(Duration::ZERO, |pair| pair.lease)
     }
 
     /// The adapter of this name.

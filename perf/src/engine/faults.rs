@@ -42,6 +42,41 @@ pub enum Replay {
     Cut,
 }
 
+/// What goes wrong at the door of a prefill engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Door {
+    /// Connections are closed without an answer.
+    Refuse,
+    /// No answer until the switch changes.
+    Stall,
+    /// What was computed is not known any more.
+    Forget,
+}
+
+/// Why prefill's answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// All is said.
+    Stop,
+    /// By its bound.
+    Length,
+    /// TensorRT-LLM: generation goes on.
+    NotFinished,
+}
+
+impl Finish {
+    /// As in an answer.
+    pub fn text(self) -> &'static str {
+        match self {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+            Finish::NotFinished => "not_finished",
+        }
+    }
+}
+
 /// All switches; every one off by default. Unless said otherwise they concern inference requests
 /// (`POST …/completions`), never `/sim/…`, so that a fault can be lifted again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +127,14 @@ pub struct Faults {
     pub kv_replay: Option<Replay>,
     /// Replay answers so many milliseconds late.
     pub kv_replay_late_ms: Option<u64>,
+    /// What the door of a prefill engine does instead of its work.
+    pub pd_door: Option<Door>,
+    /// Prefill keeps nothing and hands over nothing; its answer is 200.
+    pub pd_hand_nothing: bool,
+    /// What is handed over in an answer is larger by so many bytes.
+    pub pd_pad: Option<usize>,
+    /// The finish reason of prefill's answer.
+    pub pd_finish: Option<Finish>,
 }
 
 impl Faults {

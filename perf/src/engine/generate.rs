@@ -3,18 +3,20 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::faults::Stall;
 use super::http::{Body, Conn, Head};
-use super::kinds::Reply;
+use super::kinds::{Leg, Reply};
 use super::openai::{Answer, Ask, Choice, Usage};
 use super::reply::{self, Framing, Manner};
 use super::serve::{Ending, send};
 use super::stats::{BodySeen, Stats};
 use super::stream;
 use super::text::{Token, digest_tokens, generated, text_of};
+use super::transfer::{self, Occupied, Role};
 use super::work::Work;
 use super::{Engine, unix_now};
 
@@ -87,6 +89,8 @@ pub struct Job<'a> {
     pub engine: &'a Engine,
     /// What was asked.
     pub ask: Ask,
+    /// Its part in a transfer.
+    pub leg: Leg,
     /// What the answer's parts share.
     pub answer: Answer,
     /// How the head is written.
@@ -139,7 +143,7 @@ pub async fn answer(
     let request_id = head.header("x-request-id");
     let seen = BodySeen { length: body.length, digest: body.digest() };
     engine.state().stats.saw_body(request_id, seen);
-    let (ask, rank) = match checked(engine, chat, head, &body) {
+    let Checked { ask, rank, leg } = match checked(engine, chat, head, &body) {
         Ok(checked) => checked,
         Err(reply) => return send(engine, conn, manner, &reply).await,
     };
@@ -159,9 +163,23 @@ pub async fn answer(
         run.end(End::Faulted);
         return send(engine, conn, manner, &engine.config.kind.failure(status)).await;
     }
-    let job = job(engine, head, manner, ask);
+    let _occupied = match Occupied::open(engine, &leg) {
+        Ok(occupied) => occupied,
+        Err(violation) => {
+            run.end(End::Faulted);
+            engine.state().stats.violation(violation);
+            return send(engine, conn, manner, &engine.config.kind.transfer_failed(violation)).await;
+        }
+    };
+    let job = job(engine, head, manner, ask, leg);
     run.work = Some(Work::new(engine, &job.ask, rank));
-    let end = execute(&job, &mut run, conn).await;
+    let end = match execute(&job, &mut run, conn).await {
+        Ok(end) => end,
+        Err(reply) => {
+            run.end(End::Faulted);
+            return send(engine, conn, manner, &reply).await;
+        }
+    };
     run.end(end);
     match end {
         End::Finished if job.manner.keep => Ending::Keep,
@@ -170,8 +188,14 @@ pub async fn answer(
     }
 }
 
-/// What is asked and the rank that will do it.
-fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<(Ask, usize), Reply> {
+/// What is asked, the rank that will do it, and its part in a transfer.
+struct Checked {
+    ask: Ask,
+    rank: usize,
+    leg: Leg,
+}
+
+fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<Checked, Reply> {
     let (kind, config) = (engine.config.kind, &engine.config);
     let mut ask = match body.dropped() {
         true => Ask::sunk(chat, body.digest()),
@@ -187,11 +211,34 @@ fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<(Ask
     kind.check_cache_members(config, &ask)?;
     let pinned = kind.pinned_rank(head, &ask, config.ranks)?;
     ask.session = head.header("x-session-id").map(str::to_owned).or(ask.session);
-    Ok((ask, pinned.unwrap_or_else(|| engine.next_rank())))
+    let leg = leg(engine, &ask)?;
+    let rank = match &leg {
+        // The room leads to the rank (SGLang's `follow_bootstrap_room`).
+        Leg::Meet { rooms } => rooms.first().map(|room| (*room % config.ranks as u64) as usize),
+        _ => None,
+    };
+    if rank.zip(pinned).is_some_and(|(rank, pinned)| rank != pinned) {
+        engine.state().stats.violation("rank_mismatch");
+    }
+    let rank = rank.or(pinned).unwrap_or_else(|| engine.next_rank());
+    Ok(Checked { ask, rank, leg })
 }
 
-fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a> {
+/// The part in a transfer; what the caller did wrong is counted, also in a request that is refused.
+fn leg(engine: &Engine, ask: &Ask) -> Result<Leg, Reply> {
+    let Some(mut half) = engine.half() else { return Ok(Leg::Alone) };
+    let leg = engine.config.kind.leg(&mut half, ask);
+    let mut state = engine.state();
+    half.violations.into_iter().for_each(|name| state.stats.violation(name));
+    if half.pair.role == Role::Decode && leg == Ok(Leg::Alone) {
+        state.stats.pair.recomputes += 1;
+    }
+    leg
+}
+
+fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask, leg: Leg) -> Job<'a> {
     let config = &engine.config;
+    let (length, finish, leg, handed) = handover(engine, &ask, leg);
     let serial = digest_tokens(config.seed, &[engine.state().stats.executions.total as u32]);
     let answer = Answer {
         id: config.kind.answer_id(&ask, head.header("x-request-id"), serial),
@@ -199,26 +246,54 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask) -> Job<'a>
         model: ask.model.clone().unwrap_or_else(|| config.models.first().cloned().unwrap_or_default()),
         chat: ask.chat,
         token_ids: ask.return_token_ids,
+        handed,
     };
-    let (length, finish) = ask.length(config.tokens.max(1));
     // A stream to an HTTP/1.0 client can only end with the connection.
     let manner = Manner { keep: manner.keep && !(ask.stream && manner.minor == 0), ..manner };
     let digests = ask.prompts.iter().map(|prompt| digest_tokens(0, prompt)).collect();
-    Job { engine, ask, answer, manner, digests, length, finish }
+    Job { engine, ask, leg, answer, manner, digests, length, finish }
 }
 
-async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> End {
-    let Some(_place) = place(job.engine, conn).await else { return End::Aborted };
-    if !past_stall(job.engine, conn, Stall::BeforeHead).await {
-        return End::Aborted;
+/// How long the answer is, why it ends, and what it hands over.
+fn handover(engine: &Engine, ask: &Ask, leg: Leg) -> (u64, &'static str, Leg, Value) {
+    let (config, faults) = (&engine.config, engine.faults.borrow());
+    let (length, mut finish) = config.kind.prefill_length(&leg, ask.length(config.tokens.max(1)));
+    let Leg::Hold { .. } = leg else { return (length, finish, leg, Value::Null) };
+    if let Some(other) = faults.pd_finish {
+        finish = other.text();
     }
-    let (cached, uncached) = look_up(job, run);
+    if faults.pd_hand_nothing || !config.kind.keeps_after(finish) {
+        return (length, finish, Leg::Alone, Value::Null);
+    }
+    let handed = engine.half().map_or(Value::Null, |half| config.kind.handed(&half, &leg, ask, &faults));
+    (length, finish, leg, handed)
+}
+
+/// The error is an answer in place of the one that was asked for.
+async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> Result<End, Reply> {
+    let Some(_place) = place(job.engine, conn).await else { return Ok(End::Aborted) };
+    if !past_stall(job.engine, conn, Stall::BeforeHead).await {
+        return Ok(End::Aborted);
+    }
+    let Some(fetched) = transfer::fetch(job.engine, conn, &job.leg, &job.ask).await else {
+        return Ok(End::Aborted);
+    };
+    let (cached, uncached) = look_up(job, run, fetched?);
     if !wait(conn, Instant::now() + first_token_after(job.engine, uncached)).await {
-        return End::Aborted;
+        return Ok(End::Aborted);
     }
     if let Some(work) = &mut run.work {
         work.prefill();
     }
+    match transfer::hand_over(job.engine, conn, &job.leg, &job.ask).await {
+        Some(handed) => handed?,
+        None => return Ok(End::Aborted),
+    }
+    Ok(respond(job, run, conn, cached).await)
+}
+
+/// The answer, once its first token is due.
+async fn respond(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn, cached: u64) -> End {
     if job.engine.faults.borrow().half_head {
         let kind = job.engine.config.kind;
         let head = reply::head(job.engine, job.manner, 200, kind.json_type(), Framing::Length(1000));
@@ -260,13 +335,15 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Looks the prompts up in the cache: (cached, uncached) tokens.
-fn look_up(job: &Job, run: &Run) -> (u64, u64) {
-    let cached = run.work.as_ref().map_or(0, Work::cached);
+/// Looks the prompts up in the cache: (cached, uncached) tokens. What another engine computed counts as cached.
+fn look_up(job: &Job, run: &Run, fetched: bool) -> (u64, u64) {
     let prompt = job.usage(0).prompt;
-    let tokens = &mut job.engine.state().stats.tokens;
-    tokens.prompt += prompt;
-    tokens.cached += cached;
+    let own = run.work.as_ref().map_or(0, Work::cached);
+    let cached = if fetched { prompt } else { own };
+    let stats = &mut job.engine.state().stats;
+    stats.tokens.prompt += prompt;
+    stats.tokens.cached += own;
+    stats.pair.tokens_received += cached - own;
     (cached, prompt - cached)
 }
 

@@ -32,6 +32,7 @@ mod sim;
 pub mod stats;
 mod stream;
 pub mod text;
+pub mod transfer;
 pub mod version;
 mod work;
 
@@ -48,11 +49,12 @@ use blocks::Digest;
 pub use config::{Config, Events, Hashing, KeepAlive, Pretence, Timing};
 use faults::Faults;
 pub use kinds::Kind;
-use kinds::Tongue;
+use kinds::{Half, Tongue};
 use publish::stream::Batch;
 use publish::{Doors, Outlet, Source};
 use rank::Rank;
 use stats::Stats;
+use transfer::{Pair, Role, Shelf};
 
 /// What the tasks of one engine share.
 #[derive(Debug)]
@@ -66,6 +68,10 @@ pub(crate) struct Engine {
     pub sources: Vec<Source>,
     /// Each change closes the connections of events and replay.
     pub link_closings: watch::Sender<u64>,
+    /// Where decode engines take what this one computed.
+    pub door: Option<SocketAddr>,
+    /// What they can take.
+    pub shelf: Shelf,
     tongue: Tongue,
     state: Mutex<State>,
 }
@@ -99,16 +105,19 @@ pub(crate) struct State {
     pub ranks: Vec<Rank>,
     /// Requests that named no rank.
     unpinned: usize,
+    /// Requests read as half of a pair.
+    legs: u64,
 }
 
 impl Engine {
-    fn new(config: Config, addr: SocketAddr, sources: Vec<Source>) -> Self {
+    fn new(config: Config, addr: SocketAddr, door: Option<SocketAddr>, sources: Vec<Source>) -> Self {
         let faults = watch::Sender::new(config.faults.clone());
         let state = Mutex::new(State {
             stats: Stats::default(),
             process: Process::new(&config, unix_now().as_secs()),
             ranks: (0..config.ranks).map(|_| Rank::new(&config)).collect(),
             unpinned: 0,
+            legs: 0,
         });
         let unlimited = Semaphore::MAX_PERMITS;
         let places = match config.max_running {
@@ -122,7 +131,18 @@ impl Engine {
             ranks: config.ranks,
         };
         let (places, link_closings) = (Semaphore::new(places), watch::Sender::new(0));
-        Engine { config, addr, faults, places, sources, link_closings, tongue, state }
+        Engine {
+            config,
+            addr,
+            faults,
+            places,
+            sources,
+            link_closings,
+            door,
+            shelf: Shelf::default(),
+            tongue,
+            state,
+        }
     }
 
     /// Counts and caches; held only for the moment, never across an await.
@@ -132,9 +152,28 @@ impl Engine {
 
     /// The counts now.
     pub fn stats(&self) -> Stats {
+        let (held, orphans) = self.shelf.counts();
         let state = self.state();
         let blocks = state.ranks.iter().map(|rank| rank.cache.count() as u64).sum();
-        Stats { blocks, ..state.stats.clone() }
+        let mut stats = Stats { blocks, ..state.stats.clone() };
+        (stats.pair.held, stats.pair.orphans) = (held, orphans);
+        stats
+    }
+
+    /// It, as one half of a pair, before a request; `None` if it is none.
+    pub fn half(&self) -> Option<Half<'_>> {
+        let pair = self.config.pair?;
+        let mut state = self.state();
+        state.legs += 1;
+        let chance: [u8; 8] = *state.process.chance.first_chunk()?;
+        Some(Half {
+            config: &self.config,
+            pair,
+            door: self.door,
+            engine_id: format!("{:016x}", u64::from_le_bytes(chance)),
+            serial: state.legs,
+            violations: Vec::new(),
+        })
     }
 
     /// The next rank of those who named none: each in turn.
@@ -206,6 +245,7 @@ impl Engine {
                 state.process = Process::new(&self.config, started);
             }
         }
+        self.shelf.clear();
         self.close_links();
     }
 
@@ -254,6 +294,11 @@ impl Handle {
     /// The fault switches now.
     pub fn faults(&self) -> Faults {
         self.engine.faults.borrow().clone()
+    }
+
+    /// Where decode engines take what it computed, if it is prefill.
+    pub fn door(&self) -> Option<SocketAddr> {
+        self.engine.door
     }
 
     /// Where cache events are told, by rank; empty if nowhere.
@@ -311,13 +356,24 @@ pub fn start(config: Config) -> Result<Handle, Error> {
     if config.ranks == 0 {
         return Err(Error::new("the engine has no rank; give --ranks at least 1"));
     }
+    if config.pair.is_some() && !config.kind.pairs() {
+        return Err(Error::new(format!(
+            "{} has no prefill or decode role; leave --role out",
+            config.kind.name()
+        )));
+    }
     let doors = Doors::open(&config)?;
-    let listener = listen(&config)?;
+    let listener = listen(&config.host, config.port, "--port")?;
+    let transfer = match config.pair {
+        Some(Pair { role: Role::Prefill, port, .. }) => Some(listen(&config.host, port, "--pair-port")?),
+        _ => None,
+    };
+    let door = transfer.as_ref().and_then(|door| door.local_addr().ok());
     let addr = listener
         .local_addr()
         .map_err(|e| Error::new(format!("the listening socket has no address ({e})")))?;
     let listener = Some(listener).filter(|_| !config.faults.refuse);
-    let engine = Arc::new(Engine::new(config, addr, doors.sources));
+    let engine = Arc::new(Engine::new(config, addr, door, doors.sources));
     let stop = watch::Sender::new(false);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| {
         Error::new(format!("the engine's runtime did not start ({e}); check the limit of open files"))
@@ -325,20 +381,19 @@ pub fn start(config: Config) -> Result<Handle, Error> {
     let (shared, stopping) = (engine.clone(), stop.subscribe());
     let thread = std::thread::Builder::new()
         .name(format!("engine-{}", addr.port()))
-        .spawn(move || runtime.block_on(serve::run(shared, listener, doors.ranks, stopping)))
+        .spawn(move || runtime.block_on(serve::run(shared, (listener, transfer), doors.ranks, stopping)))
         .map_err(|e| {
             Error::new(format!("the engine's thread did not start ({e}); check the limit of threads"))
         })?;
     Ok(Handle { addr, engine, stop, thread: Some(thread) })
 }
 
-fn listen(config: &Config) -> Result<TcpListener, Error> {
-    let (host, port) = (config.host.as_str(), config.port);
+fn listen(host: &str, port: u16, option: &str) -> Result<TcpListener, Error> {
     let cannot = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AddrInUse => Error::new(format!(
-            "port {port} on {host} is taken by another process; choose another with --port, or stop that process"
+            "port {port} on {host} is taken by another process; choose another with {option}, or stop that process"
         )),
-        _ => Error::new(format!("cannot listen on {host} port {port} ({e}); check --host and --port")),
+        _ => Error::new(format!("cannot listen on {host} port {port} ({e}); check --host and {option}")),
     };
     let addr = (host, port).to_socket_addrs().map_err(cannot)?.next();
     let addr = addr.ok_or_else(|| Error::new(format!("host {host} has no address; check --host")))?;

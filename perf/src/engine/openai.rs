@@ -49,6 +49,36 @@ pub struct Ask {
     pub include_usage: bool,
     /// Token ids wanted in the answer (vLLM's `return_token_ids`).
     pub return_token_ids: bool,
+    /// `min_tokens`.
+    pub min_tokens: Option<u64>,
+    /// Options of a stream were sent, wanted or not.
+    pub has_stream_options: bool,
+    /// What a pair's legs are told.
+    pub handshake: Handshake,
+}
+
+/// Members by which prefill and decode find each other, as sent; null if absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Handshake {
+    /// `kv_transfer_params` (vLLM).
+    pub transfer: Value,
+    /// `disaggregated_params` (TensorRT-LLM).
+    pub disaggregated: Value,
+    /// `bootstrap_host`, `bootstrap_port`, `bootstrap_room` (SGLang).
+    pub bootstrap: [Value; 3],
+    /// Names of all top-level members.
+    pub members: Vec<String>,
+}
+
+impl Handshake {
+    fn of(json: &Value) -> Handshake {
+        Handshake {
+            transfer: json["kv_transfer_params"].clone(),
+            disaggregated: json["disaggregated_params"].clone(),
+            bootstrap: ["bootstrap_host", "bootstrap_port", "bootstrap_room"].map(|name| json[name].clone()),
+            members: json.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect(),
+        }
+    }
 }
 
 impl Ask {
@@ -65,7 +95,12 @@ impl Ask {
         let salted = salt.as_deref().unwrap_or_default().as_bytes();
         Ok(Ask {
             chat,
-            prompts: if chat { vec![chat_prompt(&json)?] } else { prompts(&json["prompt"])? },
+            prompts: match (chat, &json["prompt_token_ids"]) {
+                // What another engine made of the messages (TensorRT-LLM).
+                (true, ids @ Value::Array(_)) => prompts(ids)?,
+                (true, _) => vec![chat_prompt(&json)?],
+                (false, _) => prompts(&json["prompt"])?,
+            },
             root: digest(&[model.as_deref().unwrap_or_default().as_bytes(), salted]),
             salt,
             rank: json["routed_dp_rank"].as_i64().or(json["data_parallel_rank"].as_i64()),
@@ -78,6 +113,9 @@ impl Ask {
             stream: json["stream"].as_bool().unwrap_or(false),
             include_usage: json["stream_options"]["include_usage"].as_bool().unwrap_or(false),
             return_token_ids: json["return_token_ids"].as_bool().unwrap_or(false),
+            min_tokens: json["min_tokens"].as_u64(),
+            has_stream_options: !json["stream_options"].is_null(),
+            handshake: Handshake::of(&json),
         })
     }
 
@@ -98,6 +136,9 @@ impl Ask {
             stream: false,
             include_usage: false,
             return_token_ids: false,
+            min_tokens: None,
+            has_stream_options: false,
+            handshake: Handshake::default(),
         }
     }
 
@@ -193,6 +234,8 @@ pub struct Answer {
     pub chat: bool,
     /// Whether token ids are shown.
     pub token_ids: bool,
+    /// What is handed over to decode; null if nothing.
+    pub handed: Value,
 }
 
 impl Answer {

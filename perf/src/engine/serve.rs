@@ -15,7 +15,7 @@ use super::kinds::{Command, Reply, View};
 use super::publish::endpoint::Door;
 use super::publish::sockets;
 use super::reply::{self, Manner};
-use super::{Engine, sim};
+use super::{Engine, sim, transfer};
 
 /// Pause before listening or accepting is tried again.
 const RETRY: Duration = Duration::from_millis(10);
@@ -39,12 +39,15 @@ pub enum Ending {
 /// Runs the engine until `stop` turns true.
 pub async fn run(
     engine: Arc<Engine>,
-    listener: Option<StdListener>,
+    (listener, transfer): (Option<StdListener>, Option<StdListener>),
     doors: Vec<Door>,
     mut stop: watch::Receiver<bool>,
 ) {
     for (rank, door) in doors.into_iter().enumerate() {
         sockets::serve(&engine, rank, door);
+    }
+    if let Some(door) = transfer {
+        tokio::spawn(transfer::serve(engine.clone(), door));
     }
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
@@ -220,7 +223,13 @@ async fn page(engine: &Engine, conn: &mut Conn, head: &Head, manner: Manner, bod
             &head.method,
             &head.path,
             body,
-            View { config: &engine.config, stats: &stats, started, sources: &engine.sources },
+            View {
+                config: &engine.config,
+                stats: &stats,
+                started,
+                sources: &engine.sources,
+                door: engine.door,
+            },
         )
     });
     send(engine, conn, manner, &reply).await

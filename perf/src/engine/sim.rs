@@ -70,6 +70,7 @@ fn stats(engine: &Engine) -> Value {
     let mut value = json!(engine.stats());
     value["kind"] = json!(engine.config.kind.name());
     value["models"] = json!(engine.config.models);
+    value["pair"]["engine_id"] = json!(engine.half().map(|half| half.engine_id));
     value
 }
 

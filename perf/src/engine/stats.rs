@@ -44,6 +44,33 @@ pub struct Tokens {
     pub generated: u64,
 }
 
+/// What proves that prompts went from one engine to another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PairCounts {
+    /// Prompts computed for another engine.
+    pub prefills: u64,
+    /// Requests that went on from what another engine computed.
+    pub decodes: u64,
+    /// Requests that a decode engine computed from their beginning.
+    pub recomputes: u64,
+    /// Blocks handed over at the door.
+    pub blocks_sent: u64,
+    /// Blocks taken from a door.
+    pub blocks_received: u64,
+    /// Prompt tokens in them.
+    pub tokens_received: u64,
+    /// Handles that wait to be taken now.
+    pub held: u64,
+    /// Handles whose lease ended before anybody came.
+    pub orphans: u64,
+    /// Legs that waited for the other in vain.
+    pub timeouts: u64,
+    /// Legs that failed for want of the other: it left, or its door was not reached.
+    pub failed: u64,
+    /// What callers did wrong, by name.
+    pub violations: BTreeMap<&'static str, u64>,
+}
+
 /// Everything counted.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Stats {
@@ -61,7 +88,7 @@ pub struct Stats {
     pub finished: u64,
     /// Executions given up because the client left.
     pub aborted: u64,
-    /// Executions that a fault switch ended.
+    /// Executions that a fault switch ended, or that failed for want of a pair's other leg.
     pub faulted: u64,
     /// Requests answered 4xx or 5xx.
     pub errors: u64,
@@ -71,6 +98,8 @@ pub struct Stats {
     pub tokens: Tokens,
     /// Blocks in the prefix cache now.
     pub blocks: u64,
+    /// Of prefill and decode.
+    pub pair: PairCounts,
     /// Requests by "METHOD path", `/sim/…` excluded.
     pub by_path: BTreeMap<String, u64>,
     /// The last body of each X-Request-Id on an inference path.
@@ -112,6 +141,11 @@ impl Stats {
         if let Some(id) = request_id.filter(|_| self.bodies.len() < MAX_NAMES) {
             self.bodies.insert(id.to_owned(), seen);
         }
+    }
+
+    /// Counts something that a caller did wrong.
+    pub fn violation(&mut self, name: &'static str) {
+        *self.pair.violations.entry(name).or_default() += 1;
     }
 
     /// Executions that have a place now.

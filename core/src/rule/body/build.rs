@@ -6,9 +6,10 @@ use super::given::Given;
 use crate::breaker::BreakerTerms;
 use crate::environment::Environment;
 use crate::rule::{
-    CacheAware, Chwbl, Deadlines, Endpoint, ExplainHeader, HalfClose, PathMatch, Rule, RuleKey, Selector,
+    BOOTSTRAP_PORT, CacheAware, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, HalfClose,
+    PathMatch, Role, Rule, RuleKey, Selector,
 };
-use crate::session::{Keeps, SessionSource, SessionTerms, TTL_DEFAULT};
+use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -38,6 +39,7 @@ pub(super) fn rule(
         },
         exact: None,
         engine: exact::engine(service),
+        disaggregation: disaggregation(service),
         breaker: breaker(service, environment),
         session: session(service)?,
         cache_aware: cache_aware(service),
@@ -182,12 +184,7 @@ fn session(service: &Given) -> Result<Option<SessionTerms>, BodyFault> {
         0 => TTL_DEFAULT,
         seconds => seconds.unsigned_abs() * SECOND,
     };
-    let keeps = match (service.flag("pd_disagg_mode"), service.int("sel")) {
-        (true, _) => Keeps::Pair,
-        (false, 8..=10) => Keeps::Nothing,
-        (false, _) => Keeps::Endpoint,
-    };
-    Ok(Some(SessionTerms { source, ttl, keeps }))
+    Ok(Some(SessionTerms { source, ttl }))
 }
 
 /// 0 stands for the default, as in the loxilb AI gateway.
@@ -227,6 +224,14 @@ fn deadlines(service: &Given) -> Deadlines {
     }
 }
 
+fn disaggregation(service: &Given) -> Option<Disaggregation> {
+    let bootstrap_port = match service.int("pdBootstrapPort") {
+        0 => BOOTSTRAP_PORT,
+        port => port as u16,
+    };
+    service.flag("pd_disagg_mode").then_some(Disaggregation { bootstrap_port })
+}
+
 fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
     let mut specs: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
     for given in endpoints {
@@ -245,7 +250,16 @@ fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
             let problem = format!("{address} is endpoints[{first}] already");
             return Err(given.fault(Class::Duplicate, "endpointIP", &problem, "name each endpoint once"));
         }
-        specs.push(Endpoint { address, weight: given.int("weight") as u32, backup: given.flag("backup") });
+        specs.push(Endpoint {
+            address,
+            weight: given.int("weight") as u32,
+            backup: given.flag("backup"),
+            role: Role::from_number(given.int("ep_role")),
+            side_port: match given.int("nixl_port") {
+                0 => address.port(),
+                port => port as u16,
+            },
+        });
     }
     Ok(specs)
 }

@@ -12,7 +12,7 @@ use crate::rule::{KvExact, KvPorts, RankMode};
 /// Of a rule that asks for exact routing: its terms, or why there are none.
 pub(super) fn exact(service: &Given, environment: &Environment) -> Result<Option<KvExact>, BodyFault> {
     let version = version(service)?;
-    if service.int("kvExactMode") != 3 {
+    if !matches!(service.int("kvExactMode"), 1 | 3) {
         return Ok(None);
     }
     let engine = engine(service);

@@ -157,12 +157,16 @@ fn every_wrong_shape_is_refused_with_the_known_phrase() {
 }
 
 #[test]
-fn prefill_and_decode_have_their_own_mode_and_come_later() {
+fn prefill_and_decode_have_their_own_mode() {
     let told = |members: Value| refuse(&pair(members), &seeded("0"));
     let single = told(json!({"pd_disagg_mode": true}));
     assert!(single.message.contains("kv-exact single-role mode is incompatible with pd-disagg"), "{single}");
-    let coupled = told(json!({"pd_disagg_mode": true, "kvExactMode": 1}));
-    assert_eq!(coupled.code, "not_yet_available");
+    let coupled = pair(json!({"pd_disagg_mode": true, "kvExactMode": 1}));
+    let rule = parse(&coupled, &seeded("0"), || "id".into()).unwrap();
+    assert!(rule.exact.is_some() && rule.disaggregation.is_some());
+    let shown = readback(&rule, &coupled);
+    assert_eq!(shown["serviceArguments"]["kvExactMode"], 1);
+    assert_eq!(parse(&shown, &seeded("0"), String::new).unwrap(), rule);
     let silent = told(json!({"pd_disagg_mode": true, "kvExactMode": 0, "kvEngineType": "llamacpp"}));
     assert!(silent.message.contains("publishes no cache events"), "{silent}");
 }

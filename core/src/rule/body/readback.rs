@@ -2,7 +2,7 @@
 //! posted again and means the same rule.
 
 use crate::SECOND;
-use crate::rule::{KvExact, Rule, Selector};
+use crate::rule::{Disaggregation, KvExact, Rule, Selector};
 use serde_json::{Map, Value, json};
 
 /// The list element of `rule`: the stored body, its id, and the effective values of what the body may leave
@@ -28,6 +28,11 @@ pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
     }
     if let Some(exact) = &rule.exact {
         show_exact(exact, &mut service);
+        let mode = if rule.disaggregation.is_some() { 1 } else { 3 };
+        service.insert("kvExactMode".into(), mode.into());
+    }
+    if let Some(disaggregation) = &rule.disaggregation {
+        show_disaggregation(disaggregation, rule, &mut service);
     }
     let endpoints = match out.remove("endpoints") {
         Some(Value::Array(list)) => list.into_iter().map(|e| Value::Object(endpoint(e))).collect(),
@@ -44,7 +49,6 @@ pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
 fn show_exact(exact: &KvExact, service: &mut Map<String, Value>) {
     let contract = &exact.contract;
     for (name, value) in [
-        ("kvExactMode", json!(3)),
         ("kvBlockSize", json!(contract.block_size().tokens())),
         ("kvHashAlgo", json!(contract.algo().name())),
         ("kvZmqPort", json!(exact.ports.publish)),
@@ -54,6 +58,13 @@ fn show_exact(exact: &KvExact, service: &mut Map<String, Value>) {
         ("kvRankMode", json!(exact.rank_mode.word())),
     ] {
         service.insert(name.into(), value);
+    }
+}
+
+fn show_disaggregation(terms: &Disaggregation, rule: &Rule, service: &mut Map<String, Value>) {
+    service.insert("kvEngineType".into(), rule.engine.name().into());
+    if rule.engine.has_bootstrap_port() {
+        service.insert("pdBootstrapPort".into(), terms.bootstrap_port.into());
     }
 }
 

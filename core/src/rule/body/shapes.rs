@@ -77,6 +77,12 @@ const SHAPES: &[Shape] = &[
         "give one endpoint ep_role 1 and one ep_role 2",
     ),
     shape(
+        "ep_role",
+        |s, e| !disaggregated(s) && !(no_role(e, 1) && no_role(e, 2)),
+        "an endpoint of prefill or decode alone serves no whole request; it requires pd_disagg_mode=true",
+        "set pd_disagg_mode or leave ep_role out",
+    ),
+    shape(
         "pd_cache_aware_mode",
         |s, _| s.flag("pd_cache_aware_mode") && !disaggregated(s),
         "pd-cache-aware requires pd_disagg_mode=true",

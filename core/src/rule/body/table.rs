@@ -220,7 +220,12 @@ pub(super) const SERVICE: &[Member] = &[
         "points of an endpoint on the ring; with `sel` 10 of all together, shared by weight",
     ),
     here("chwbl_enable_cache_salt", Flag, NO, "sets bit 3 of the flags where they are not given"),
-    later("pd_disagg_mode", Flag, NO, "prefill and decode on different endpoints"),
+    here(
+        "pd_disagg_mode",
+        Flag,
+        NO,
+        "prefill and decode on different endpoints, by their `ep_role`; not for `llamacpp`",
+    ),
     here(
         "pd_cache_aware_mode",
         Flag,
@@ -249,10 +254,11 @@ pub(super) const SERVICE: &[Member] = &[
     some(
         "kvExactMode",
         Int(0, 3),
-        (&[ZERO, Plain::Int(3)], Later),
+        (&[ZERO, Plain::Int(1), Plain::Int(3)], Later),
         ZERO,
         "exact routing, by the cache blocks that engines hold: 0 off, 3 over all endpoints of the rule; where \
-         it finds nothing, `sel` chooses",
+         it finds nothing, `sel` chooses; 1 over the prefill endpoints of `pd_disagg_mode`; where it finds nothing, \
+         the one with fewest requests in flight",
     ),
     here(
         "kvBlockSize",
@@ -328,7 +334,12 @@ pub(super) const SERVICE: &[Member] = &[
         "what `X-Warmpath-Receipt` of an \
          answer tells of its way: nothing, the receipt's id, all (this gateway's own)",
     ),
-    later("pdBootstrapPort", U16, ZERO, "SGLang prefill/decode"),
+    here(
+        "pdBootstrapPort",
+        U16,
+        ZERO,
+        "where SGLang's decode engines meet its prefill engines; 0: 8998; only with `pd_disagg_mode` and `sglang`",
+    ),
     some(
         "kvExactApiMode",
         Word(&["", "completions", "chat", "both"]),
@@ -394,8 +405,19 @@ pub(super) const ENDPOINT: &[Member] = &[
     here("targetPort", PORT, Required, "port of the engine"),
     here("weight", U16, Plain::Int(1), "share under selector 2; 0 drains: no new request under any selector"),
     here("backup", Flag, NO, "used only while no other endpoint is available"),
-    later("ep_role", Int(0, 2), ZERO, "prefill or decode"),
-    later("nixl_port", U16, ZERO, "side channel of vLLM prefill/decode"),
+    here(
+        "ep_role",
+        Int(0, 2),
+        ZERO,
+        "with `pd_disagg_mode`: 1 prefill, 2 decode, 0 takes whole requests where prefill or decode have no healthy \
+         endpoint",
+    ),
+    here(
+        "nixl_port",
+        U16,
+        ZERO,
+        "side channel of vLLM's transfer, which the `X-Request-Id` of a pair names; 0: `targetPort`",
+    ),
     here("subnetId", NAME, BLANK, "kept and read back"),
     here("monitorAddress", NAME, BLANK, "address that is probed; only empty or the value of `endpointIP`"),
     some(

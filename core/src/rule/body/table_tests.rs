@@ -10,6 +10,12 @@ fn body_with(place: &str, name: &str, value: Value) -> (Value, String) {
         "serviceArguments": {"externalIP": "127.0.0.1", "port": 8080},
         "endpoints": [{"endpointIP": "127.0.0.1", "targetPort": 9001, "weight": 1}]
     });
+    if name == "kvExactMode" && value == 1 {
+        body["serviceArguments"]["pd_disagg_mode"] = json!(true);
+        let end =
+            |port: u16, role: u8| json!({"endpointIP": "127.0.0.1", "targetPort": port, "ep_role": role});
+        body["endpoints"] = json!([end(9001, 1), end(9002, 2)]);
+    }
     let path = match place {
         "" => {
             body[name] = value;

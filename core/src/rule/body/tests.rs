@@ -1,7 +1,7 @@
 //! Bodies taken and refused.
 
 use super::*;
-use crate::rule::{Chwbl, Deadlines, HalfClose, PathMatch, ProbeKind, Selector};
+use crate::rule::{Chwbl, Deadlines, HalfClose, PathMatch, ProbeKind, Role, Selector};
 use crate::{MILLISECOND, SECOND};
 use serde_json::json;
 
@@ -167,6 +167,25 @@ fn hosts_and_paths_are_kept_in_one_form() {
     }
 }
 
+#[test]
+fn a_pair_says_who_does_what_and_where_its_engines_meet() {
+    let mut body = with(json!({"pd_disagg_mode": true, "kvEngineType": "sglang"}));
+    body["endpoints"] = json!([
+        {"endpointIP": "10.0.0.1", "targetPort": 1, "ep_role": 1, "nixl_port": 9001},
+        {"endpointIP": "10.0.0.2", "targetPort": 2, "ep_role": 2},
+        {"endpointIP": "10.0.0.3", "targetPort": 3},
+    ]);
+    let rule = take(&body);
+    assert_eq!(rule.disaggregation.map(|terms| terms.bootstrap_port), Some(8998));
+    let ends: Vec<_> = rule.endpoints.iter().map(|e| (e.role, e.side_port)).collect();
+    assert_eq!(ends, [(Role::Prefill, 9001), (Role::Decode, 2), (Role::Normal, 3)]);
+    let shown = readback(&rule, &body);
+    assert_eq!(shown["serviceArguments"]["pdBootstrapPort"], 8998);
+    assert_eq!(take(&shown), rule);
+    body["serviceArguments"]["pdBootstrapPort"] = json!(9998);
+    assert_eq!(take(&body).disaggregation.map(|terms| terms.bootstrap_port), Some(9998));
+}
+
 /// Member blamed, and words that the sentence must hold.
 #[test]
 fn contradictions_are_refused_with_the_known_phrases() {
@@ -191,7 +210,17 @@ fn contradictions_are_refused_with_the_known_phrases() {
             "pd-disagg requires mode=fullproxy",
         ),
         (with(json!({"pd_disagg_mode": true})), "pd_disagg_mode", "pd-disagg requires at least 1 prefill"),
-        (pd(json!({"pd_disagg_mode": true})), "pd_disagg_mode", "not yet available"),
+        (pd(json!({})), "ep_role", "requires pd_disagg_mode=true"),
+        (
+            pd(json!({"pd_disagg_mode": true, "kvEngineType": "llamacpp"})),
+            "pd_disagg_mode",
+            "no cache events",
+        ),
+        (
+            pd(json!({"pd_disagg_mode": true, "pdBootstrapPort": 9998})),
+            "pdBootstrapPort",
+            "pd-bootstrap-port requires",
+        ),
         (
             with(json!({"pd_cache_aware_mode": true})),
             "pd_cache_aware_mode",
@@ -368,12 +397,12 @@ fn a_readback_may_be_posted_again() {
 
 #[test]
 fn selectors_and_sessions_reach_the_rule() {
-    use crate::session::{Keeps, SessionSource, SessionTerms, TTL_DEFAULT};
+    use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
     let kept = |members| {
         let rule = take(&with(members));
         (rule.session.clone(), rule.keeps_sessions())
     };
-    let terms = |source, seconds: u64| SessionTerms { source, ttl: seconds * SECOND, keeps: Keeps::Endpoint };
+    let terms = |source, seconds: u64| SessionTerms { source, ttl: seconds * SECOND };
     for sel in [0, 1, 2, 3, 4, 8, 9, 10] {
         assert_eq!(take(&with(json!({"sel": sel}))).selector.number(), sel);
     }
@@ -386,8 +415,7 @@ fn selectors_and_sessions_reach_the_rule() {
     assert_eq!(kept(zero).1, Some(TTL_DEFAULT));
     for sel in [8, 9, 10] {
         let hashed = kept(json!({"sel": sel}));
-        let unkept = SessionTerms { keeps: Keeps::Nothing, ..terms(SessionSource::Conversation, 300) };
-        assert_eq!(hashed, (Some(unkept), None), "a hash needs no memory");
+        assert_eq!(hashed, (Some(terms(SessionSource::Conversation, 300)), None), "a hash needs no memory");
     }
     let fault = refuse(&with(json!({"session_header_name": "cookies:sid"}))).to_string();
     assert!(fault.contains("session_header_name") && fault.contains("cookie:NAME"), "{fault}");

@@ -233,10 +233,14 @@ impl Kind {
         }
     }
 
-    /// Refuses what an engine refuses of a request's cache members.
+    /// Refuses what an engine refuses of a request's members: a salt, or one that it does not know.
     pub fn check_cache_members(self, config: &Config, ask: &Ask) -> Result<(), Reply> {
         let words = match (self, ask.salt.as_deref()) {
             (Kind::Vllm, Some(salt)) => vllm::check_salt(&config.release(), salt),
+            (Kind::Trtllm, _) => match trtllm::pair::unknown_member(ask) {
+                Some(name) => return Err(trtllm::pair::forbidden(name)),
+                None => Ok(()),
+            },
             _ => Ok(()),
         };
         words.map_err(|words| self.error(400, "BadRequestError", words))

@@ -5,9 +5,12 @@
 mod contract;
 mod llamacpp;
 mod metrics;
+pub mod pair;
 pub mod sglang;
 pub mod trtllm;
 pub mod vllm;
+
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
@@ -16,6 +19,7 @@ use super::openai::{Answer, Ask, Choice, Piece, Refusal, Usage};
 use super::publish::Source;
 use super::stats::Stats;
 pub use contract::{Chain, Telling, Tongue};
+pub use pair::{Half, Leg};
 pub use vllm::hash::HashAlgo;
 
 /// Which engine is simulated.
@@ -43,6 +47,8 @@ pub struct View<'a> {
     pub started: u64,
     /// Where it tells cache events, by rank.
     pub sources: &'a [Source],
+    /// Where decode knocks, if it is prefill.
+    pub door: Option<SocketAddr>,
 }
 
 /// A page that changes the engine's state.

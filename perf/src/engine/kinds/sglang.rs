@@ -3,12 +3,14 @@
 
 pub mod events;
 pub mod hash;
+pub mod pair;
 
 use serde_json::{Value, json};
 
 use super::metrics::{Metrics, escape};
 use super::{MAX_MODEL_LEN, Reply, View, first_model};
 use crate::engine::openai::{Answer, Choice, Piece, Usage};
+use crate::engine::transfer::Role;
 
 /// GET pages. `/get_server_info` and `/get_model_info` are the older names.
 pub fn page(path: &str, view: View) -> Option<Reply> {
@@ -28,10 +30,19 @@ fn server_info(view: View) -> Value {
     json!({
         "model_path": first_model(&view), "served_model_name": first_model(&view),
         "host": view.config.host, "port": view.config.port, "page_size": view.config.block_size,
-        "dp_size": view.config.ranks, "tp_size": 1, "disaggregation_mode": "null", "disaggregation_bootstrap_port": 8998,
+        "dp_size": view.config.ranks, "tp_size": 1, "disaggregation_mode": mode(view),
+        "disaggregation_bootstrap_port": view.door.map_or(8998, |door| door.port()),
         "max_total_num_tokens": capacity(view), "kv_events": kv_events(view), "internal_states": [{}],
         "startup_time": view.started, "version": view.config.release().text,
     })
+}
+
+fn mode(view: View) -> &'static str {
+    match view.config.pair.map(|pair| pair.role) {
+        None => "null",
+        Some(Role::Prefill) => "prefill",
+        Some(Role::Decode) => "decode",
+    }
 }
 
 /// Where events are published; the replay port is told from 0.5.23 on.

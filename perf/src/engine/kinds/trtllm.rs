@@ -2,8 +2,10 @@
 //! was run). `/metrics` is a JSON array of iteration statistics, not Prometheus text. Its cache: `hash`
 //! names blocks, `events` tells of them to whoever drains. Must never give an event out twice.
 
+mod base64;
 pub mod events;
 pub mod hash;
+pub mod pair;
 
 use serde_json::{Value, json};
 
@@ -68,8 +70,25 @@ pub fn whole(answer: &Answer, choices: &[Choice], counts: Usage) -> Value {
     json!({
         "id": answer.id, "object": answer.object(false), "created": answer.created, "model": answer.model,
         "choices": choices.iter().map(|choice| whole_choice(answer, choice)).collect::<Vec<_>>(),
-        "usage": super::usage_json(counts), "prompt_token_ids": null,
+        "usage": super::usage_json(counts), "prompt_token_ids": prompt_ids(answer, choices),
     })
+}
+
+/// The prompt's tokens, which go on to generation with the state.
+fn prompt_ids(answer: &Answer, choices: &[Choice]) -> Value {
+    match choices {
+        [choice, ..] if !answer.handed.is_null() => json!(choice.prompt),
+        _ => Value::Null,
+    }
+}
+
+/// The state, with what the context phase generated.
+fn state(answer: &Answer, choice: &Choice) -> Value {
+    let mut state = answer.handed.clone();
+    if let Some(members) = state.as_object_mut() {
+        members.insert("first_gen_tokens".into(), json!(choice.ids()));
+    }
+    state
 }
 
 fn whole_choice(answer: &Answer, choice: &Choice) -> Value {
@@ -83,7 +102,8 @@ fn whole_choice(answer: &Answer, choice: &Choice) -> Value {
         value["text"] = json!(choice.text());
     }
     let rest = json!({
-        "logprobs": null, "finish_reason": choice.finish, "stop_reason": null, "disaggregated_params": null,
+        "logprobs": null, "finish_reason": choice.finish, "stop_reason": null,
+        "disaggregated_params": state(answer, choice),
     });
     merge(value, rest)
 }

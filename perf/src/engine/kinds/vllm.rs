@@ -6,6 +6,7 @@
 
 pub mod events;
 pub mod hash;
+pub mod pair;
 mod preimage;
 
 use serde_json::{Value, json};
@@ -111,7 +112,8 @@ pub fn whole(answer: &Answer, choices: &[Choice], counts: Usage) -> Value {
         value["prompt_token_ids"] = prompt_ids(answer, &choices[0]);
         value["prompt_text"] = Value::Null;
     }
-    for member in ["kv_transfer_params", "ec_transfer_params", "metrics"] {
+    value["kv_transfer_params"] = answer.handed.clone();
+    for member in ["ec_transfer_params", "metrics"] {
         value[member] = Value::Null;
     }
     value
@@ -190,7 +192,8 @@ fn metrics(view: View) -> String {
     let labels = format!("engine=\"0\",model_name=\"{}\"", escape(first_model(&view)));
     let with = |more: &str| format!("{labels},{more}");
     let mut page = Metrics::default();
-    let computed = stats.tokens.prompt - stats.tokens.cached;
+    let received = stats.pair.tokens_received;
+    let computed = (stats.tokens.prompt - stats.tokens.cached).saturating_sub(received);
     page.one(
         "vllm:num_requests_running",
         "gauge",
@@ -226,8 +229,11 @@ fn metrics(view: View) -> String {
         page.one(&format!("{name}_total"), "counter", help, &labels, value as f64);
     }
     page.family("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens by source.");
-    let sources =
-        [("local_compute", computed), ("local_cache_hit", stats.tokens.cached), ("external_kv_transfer", 0)];
+    let sources = [
+        ("local_compute", computed),
+        ("local_cache_hit", stats.tokens.cached),
+        ("external_kv_transfer", received),
+    ];
     for (source, value) in sources {
         page.sample(
             "vllm:prompt_tokens_by_source_total",

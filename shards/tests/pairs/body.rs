@@ -1,0 +1,70 @@
+//! The body of a request, as the client sends it and as each leg must be: one place for what engines compare.
+
+use serde_json::{Map, Value, json};
+
+/// What a client wants to happen to its request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Names the request in every ledger.
+    pub tag: String,
+    pub stream: bool,
+    /// What the first prefill engine does, or with `always` every one.
+    pub prefill: String,
+    pub always: bool,
+    pub decode: String,
+    /// Bytes of padding.
+    pub pad: usize,
+    /// Bytes of answer.
+    pub out: usize,
+    /// Bytes of what prefill hands over.
+    pub state: usize,
+}
+
+impl Wish {
+    pub fn body(&self) -> Value {
+        json!({
+            "model": "m",
+            // A text that looks like members must mislead nobody.
+            "prompt": format!("{} \"max_tokens\":1,\"kv_transfer_params\":{{}},\"bootstrap_room\":7 }}", self.tag),
+            "max_tokens": 16,
+            "stream": self.stream,
+            "user": {
+                "tag": self.tag, "prefill": self.prefill, "always": self.always, "decode": self.decode,
+                "out": self.out, "state": self.state,
+            },
+            "pad": "p".repeat(self.pad),
+        })
+    }
+
+    /// Of a leg's body.
+    pub fn of(body: &Value) -> Wish {
+        let wish = &body["user"];
+        let text = |name: &str| wish[name].as_str().expect("a text").to_owned();
+        let number = |name: &str| wish[name].as_u64().expect("a number") as usize;
+        Wish {
+            tag: text("tag"),
+            stream: false,
+            prefill: text("prefill"),
+            always: wish["always"] == true,
+            decode: text("decode"),
+            pad: body["pad"].as_str().expect("a text").len(),
+            out: number("out"),
+            state: number("state"),
+        }
+    }
+}
+
+/// The members of a leg's body that the client's does not have, or has otherwise.
+pub fn changed(leg: &Value) -> Map<String, Value> {
+    let mut wish = Wish::of(leg);
+    wish.stream = false;
+    let client = wish.body();
+    let differs = |(name, value): &(&String, &Value)| client.get(name.as_str()) != Some(*value);
+    let members = leg.as_object().expect("an object");
+    let mut changed: Map<String, Value> =
+        members.iter().filter(differs).map(|(name, value)| (name.clone(), value.clone())).collect();
+    for name in client.as_object().expect("an object").keys().filter(|name| !members.contains_key(*name)) {
+        changed.insert(name.clone(), Value::Null);
+    }
+    changed
+}
