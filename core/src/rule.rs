@@ -93,6 +93,11 @@ impl Rule {
         let hashes = self.selector.prefix_terms().is_some() && self.disaggregation.is_none();
         self.session.as_ref().filter(|_| !hashes).map(|terms| terms.ttl)
     }
+
+    /// Whether decisions take in what engines tell of their load, so that they are asked for it.
+    pub fn reads_load(&self) -> bool {
+        self.selector == Selector::GpuAware || self.disaggregation.is_some()
+    }
 }
 
 /// `sel`: how an endpoint is chosen.

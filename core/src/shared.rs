@@ -4,6 +4,7 @@
 mod breaker;
 mod endpoint;
 mod exact;
+mod load;
 mod observation;
 mod promise;
 mod session;
@@ -15,6 +16,7 @@ mod trust;
 pub use breaker::{BreakerState, Trial};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
+pub use load::{LOAD_STALE, SharedLoad};
 pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,

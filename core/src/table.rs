@@ -10,8 +10,8 @@ use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::prefix_path::{PrefixPath, length_of};
 use crate::rule::{PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{
-    EndpointState, ExactState, Fence, Pin, PrefixTrie, SESSION_BYTES, Sessions, Source, SourceSpec,
-    TRIE_BYTES, Trial, TrustState,
+    EndpointState, ExactState, Fence, LOAD_STALE, Pin, PrefixTrie, SESSION_BYTES, Sessions, Source,
+    SourceSpec, TRIE_BYTES, Trial, TrustState,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -445,6 +445,16 @@ impl Service {
             for (view, state) in out.iter_mut().zip(&self.endpoints) {
                 view.available = view.weight > 0 && self.admits(state, now);
             }
+        }
+        if self.rule.reads_load() {
+            self.view_queues(now, out);
+        }
+    }
+
+    /// Fills in what engines said shortly ago waits in them.
+    fn view_queues(&self, now: Nanos, out: &mut [EndpointView]) {
+        for (view, state) in out.iter_mut().zip(&self.endpoints) {
+            view.queued = state.load().told(now, LOAD_STALE).map(|load| load.waiting);
         }
     }
 

@@ -134,7 +134,11 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Nobody for prefill, or nobody for decode: a normal endpoint takes the whole request, by the rule's selector.
-    pub(crate) fn choose_normal(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
+    pub(crate) fn choose_normal(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+    ) -> Result<(), Fault> {
         self.choose_alone(exchange, service, Role::Normal).map_err(|_| Fault::PairUnavailable)?;
         exchange.pair = None;
         service.counts.borrow_mut().pairs.count(PairCount::FellBack);

@@ -4,10 +4,12 @@ use super::*;
 use crate::fake::body;
 use crate::fake::kv::{exact_report, exact_rule};
 use crate::kv::endpoints;
+use crate::telemetry::Scrape;
 use std::collections::HashMap;
 use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount, SourceReport};
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
+use warmpath_core::engine::telemetry::Load;
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
 use warmpath_core::shared::Fence;
@@ -126,6 +128,11 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     let pairs = parse(&pairs, &Environment::default(), || "id".into()).unwrap();
     let rules = [plain].into_iter().chain(exact).chain([pairs]).collect();
     let table = Table::next(&Table::default(), rules, &mut 0, 0);
+    let load = Load { running: 3, waiting: 4, kv_use_permille: Some(500), capacity_blocks: Some(6) };
+    table
+        .services()
+        .flat_map(|service| &service.endpoints)
+        .for_each(|state| state.load().tell(load, 59_000_000_000));
     let (reports, mut kv) = ([report(0), report(1)], exact_report());
     for (source, number) in kv.sources.iter_mut().zip([3, 4]) {
         source.source = number;
@@ -141,6 +148,7 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
         reports: &reports,
         kv: Some(&kv),
         kv_endpoints: &endpoints(&table, Some(&kv)),
+        scrapes: Scrape::ALL.map(|scrape| (scrape, 7)),
     })
 }
 
@@ -156,6 +164,7 @@ fn nothing() -> Facts<'static> {
         reports: &[],
         kv: None,
         kv_endpoints: &[],
+        scrapes: Scrape::ALL.map(|scrape| (scrape, 0)),
     }
 }
 

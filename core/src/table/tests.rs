@@ -237,6 +237,28 @@ fn a_view_tells_load_weight_and_backup() {
     assert!(!view[0].available && view[1].available, "drained stays drained");
 }
 
+/// What was told too long ago is as good as not told; rules that don't read loads see none.
+#[test]
+fn queues_are_seen_by_rules_that_read_loads() {
+    use crate::engine::telemetry::Load;
+    let at = 100 * crate::SECOND;
+    let waiting = |waiting| Load { waiting, ..Load::default() };
+    for (selector, expected) in [(9, [Some(4), None, Some(100), None, Some(10)]), (4, [None; 5])] {
+        let table = table(vec![rule("r", json!({"sel": selector}), &[1, 2, 3, 4, 5])]);
+        let service = &table.vips[0].services[0];
+        let tell = |index: usize, load, at| service.endpoints[index].load().tell(load, at);
+        tell(0, waiting(4), at);
+        tell(1, waiting(9), at - LOAD_STALE - 1);
+        tell(2, waiting(100), at);
+        service.endpoints[2].set_probed_down(true);
+        tell(4, waiting(10), at - LOAD_STALE);
+        let mut view = Vec::new();
+        service.view(at, &mut view);
+        let queued: Vec<Option<u32>> = view.iter().map(|endpoint| endpoint.queued).collect();
+        assert_eq!(queued, expected);
+    }
+}
+
 /// An endpoint that a rule goes on naming keeps what its answers proved; under other terms it has to begin anew.
 #[test]
 fn trust_is_kept_with_the_source() {

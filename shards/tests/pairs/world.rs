@@ -101,7 +101,7 @@ impl Draw {
     }
 }
 
-const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
+pub const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
 const BOOTSTRAP_PORT: u16 = 9998;
 
 /// One run. Panics where something that must hold does not.
@@ -206,7 +206,7 @@ fn outcome(ends: &[End], ledger: &Ledger, report: &ShardReport, end: u64) -> Out
     outcome
 }
 
-fn rule(seed: u64, kind: Kind, engines: &[(SocketAddr, Part)]) -> warmpath_core::rule::Rule {
+pub fn rule(seed: u64, kind: Kind, engines: &[(SocketAddr, Part)]) -> warmpath_core::rule::Rule {
     let role = |part| match part {
         Part::Normal => 0,
         Part::Prefill => 1,
@@ -327,6 +327,7 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
     }
     let wish = Wish {
         tag: format!("c{client}r{number}"),
+        lead: String::new(),
         stream: draw.below(2) == 0,
         prefill: prefill.into(),
         always: draw.below(2) == 0,
