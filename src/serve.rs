@@ -76,6 +76,9 @@ pub struct ServeArgs {
     /// After that, seconds that running requests may take
     #[arg(long, value_name = "S", default_value_t = 300.0)]
     drain_timeout: f64,
+    /// Seconds between two questions for an engine's load, where rules need it
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    scrape_interval: f64,
     /// Completion queue entries of each ring; small ones make its rare paths ordinary, for tests
     #[arg(long, value_name = "N", hide = true)]
     completions: Option<u32>,
@@ -125,6 +128,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         rules_file: args.rules.clone(),
         lame_duck: seconds("--lame-duck", args.lame_duck)?,
         drain_timeout: seconds("--drain-timeout", args.drain_timeout)?,
+        scrape_interval: seconds("--scrape-interval", args.scrape_interval)?,
     };
     let shards = plan.shards;
     warmpath_admin::run(&options, outside, |admin| {

@@ -190,6 +190,7 @@ pub fn options(folder: &std::path::Path) -> Options {
         rules_file: None,
         lame_duck: Duration::ZERO,
         drain_timeout: Duration::from_secs(60),
+        scrape_interval: crate::run::SCRAPE_INTERVAL,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::health::run::SharedProbers;
 use crate::refusal::Refusal;
 use crate::rules::{Origin, Reading, RuleSet};
 use crate::store::{Snapshot, Store};
+use crate::telemetry::run::SharedScrapers;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub struct Gateway {
     pub persist_fault: Option<String>,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
+    /// The scrapers of its endpoints' load.
+    pub scrapers: SharedScrapers,
     /// Who may ask the event core at the same time: few, so that its slowness fills no pool of threads.
     pub kv_seats: Arc<Semaphore>,
     /// Where its rules are kept.
@@ -94,6 +97,7 @@ impl Gateway {
             boot: Boot::default(),
             persist_fault: None,
             probers: SharedProbers::default(),
+            scrapers: SharedScrapers::default(),
             kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
             store: Arc::new(store),
             turn: Arc::default(),

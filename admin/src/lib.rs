@@ -25,6 +25,7 @@ mod rules_file;
 mod run;
 pub mod serve;
 mod store;
+pub mod telemetry;
 pub mod trust;
 mod watchdog;
 pub mod why;

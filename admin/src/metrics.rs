@@ -6,12 +6,14 @@
 
 mod exact;
 mod kv;
+mod load;
 mod pairs;
 mod session;
 mod text;
 
 use crate::kv::KvEndpoint;
 use crate::rest::status::count_word;
+use crate::telemetry::Scrape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct Facts<'a> {
     pub kv: Option<&'a KvReport>,
     /// Endpoints of rules with exact routing, each with its part of that.
     pub kv_endpoints: &'a [KvEndpoint<'a>],
+    /// What questions to engines for their load came to.
+    pub scrapes: [(Scrape, u64); Scrape::ALL.len()],
 }
 
 /// One family.
@@ -61,8 +65,9 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    let routing = session::FAMILIES.iter().chain(exact::FAMILIES).chain(pairs::FAMILIES);
-    FAMILIES.iter().chain(routing).chain(kv::LOXILB).chain(kv::OWN)
+    let own = FAMILIES.iter().chain(session::FAMILIES).chain(load::FAMILIES);
+    let routing = exact::FAMILIES.iter().chain(pairs::FAMILIES);
+    own.chain(routing).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

@@ -8,6 +8,7 @@ use crate::down;
 use crate::gateway::{Gateway, Outside};
 use crate::health::run::follow;
 use crate::serve;
+use crate::telemetry;
 use crate::watchdog::watch;
 use std::fmt;
 use std::io;
@@ -27,6 +28,11 @@ pub const DEFAULT_SOCKET: &str = "warmpath-state/ctl.sock";
 /// The state directory unless said otherwise, in the working directory.
 pub const DEFAULT_STATE_DIR: &str = "warmpath-state";
 
+/// Between two questions for an engine's load: three samples before one is stale.
+pub const SCRAPE_INTERVAL: Duration = Duration::from_secs(10);
+/// The least of that.
+const SCRAPE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
 /// What `warmpath serve` is told about the admin side.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -42,6 +48,8 @@ pub struct Options {
     pub lame_duck: Duration,
     /// How long requests may run on after that.
     pub drain_timeout: Duration,
+    /// From one question for an engine's load to the next; at least 100 ms.
+    pub scrape_interval: Duration,
 }
 
 impl Default for Options {
@@ -53,6 +61,7 @@ impl Default for Options {
             rules_file: None,
             lame_duck: Duration::from_secs(3),
             drain_timeout: Duration::from_secs(300),
+            scrape_interval: SCRAPE_INTERVAL,
         }
     }
 }
@@ -120,6 +129,7 @@ async fn serve_until(
     tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
+    tokio::task::spawn_local(scrape(&gateway.borrow(), options.scrape_interval));
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
     started(address);
@@ -130,6 +140,12 @@ async fn serve_until(
 /// The task that keeps probing what the rules say.
 fn probe(gateway: &Gateway) -> impl Future<Output = ()> + use<> {
     follow(gateway.tables(), gateway.probers.clone(), gateway.outside.clone())
+}
+
+/// The task that keeps asking engines for their load where rules need it.
+fn scrape(gateway: &Gateway, interval: Duration) -> impl Future<Output = ()> + use<> {
+    let interval = interval.max(SCRAPE_INTERVAL_MIN).as_nanos() as u64;
+    telemetry::run::follow(gateway.tables(), gateway.scrapers.clone(), gateway.outside.clone(), interval)
 }
 
 async fn tcp_listener(address: SocketAddr) -> Result<TcpListener, String> {

@@ -13,6 +13,7 @@ pub mod pairing;
 mod pickle;
 mod preimage;
 mod seed;
+pub mod telemetry;
 mod text;
 mod tokens;
 mod version;
@@ -160,6 +161,11 @@ impl Engine {
     /// How prefill and decode serve a request together; `None` where one engine always does both.
     pub fn pairing(self) -> Option<&'static pairing::Pairing> {
         self.answers().pairing.as_ref()
+    }
+
+    /// Where it tells its load; `None` if nowhere.
+    pub fn telemetry(self) -> Option<&'static telemetry::Telemetry> {
+        self.answers().telemetry.as_ref()
     }
 
     /// Which versions name all blocks alike: equal numbers, equal names.

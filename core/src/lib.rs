@@ -13,6 +13,7 @@ pub mod engine;
 pub mod environment;
 pub mod fault;
 pub mod fleet;
+pub mod prefix_path;
 pub mod receipt;
 pub mod rule;
 pub mod session;

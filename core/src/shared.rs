@@ -4,20 +4,24 @@
 mod breaker;
 mod endpoint;
 mod exact;
+mod load;
 mod observation;
 mod promise;
 mod session;
 mod source;
 mod timed;
+mod trie;
 mod trust;
 
 pub use breaker::{BreakerState, Trial};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
+pub use load::{LOAD_STALE, SharedLoad};
 pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{
     DEPTHS_MAX, Destination, PROMISE_AFTER_ANSWER, PROMISE_LIFE, Promised, Promises, depths, promised_keys,
 };
 pub use session::{Pin, SESSION_BYTES, Sessions};
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
+pub use trie::{Longest, PrefixTrie, TRIE_BYTES};
 pub use trust::TrustState;

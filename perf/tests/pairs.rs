@@ -313,6 +313,8 @@ fn trtllm_state_goes_from_context_to_generation() {
     assert_eq!((violations(&prefill), violations(&decode)), (vec![], vec![]));
     assert_eq!(ask(&decode, &generation(&answer)).0, 500);
     assert_eq!(violations(&decode), [("stale_handle", 1)]);
+    assert_eq!(ask(&prefill, &context(1 << 50)).0, 500, "an id of an earlier request");
+    assert_eq!(violations(&prefill), [("handle_reused", 1)]);
     // All is said after the context: nothing is kept.
     prefill.set_faults(Faults { pd_finish: Some(Finish::Stop), ..Faults::default() });
     let (_, answer) = ask(&prefill, &context(1 << 51));
@@ -327,7 +329,7 @@ fn trtllm_refuses_what_it_does_not_know() {
     let (status, answer) = ask(&prefill, &with(&context(1 << 50), json!({"kv_transfer_params": {}})));
     assert_eq!(status, 400);
     assert!(answer["message"].as_str().is_some_and(|words| words.contains("kv_transfer_params")), "{answer}");
-    let answer = ask(&prefill, &context(1 << 50)).1;
+    let answer = ask(&prefill, &context(1 << 51)).1;
     let good = generation(&answer);
     let params =
         |members| with(&good, json!({"disaggregated_params": with(&good["disaggregated_params"], members)}));

@@ -3,7 +3,7 @@
 //! other, and whatever is held is settled once. Must never know a dialect (core's pairing does), nor copy a leg's bytes.
 //!
 //! The decode leg is the exchange's ordinary one, with a body of the gateway's edition: all from dial to account stays
-//! as it is. The prefill leg is [`crate::prefill`]'s, and who serves is [`crate::halves`]'. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
+//! as it is. The prefill leg is [`crate::prefill`]'s, and who serves is [`crate::pair_choice`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
 //! prefill answered; where they meet (SGLang) it is sent as soon as prefill's request is on its way.
 
 use crate::breaker::Charge;
@@ -11,7 +11,7 @@ use crate::conn::{Client, Stage};
 use crate::exchange::{Exchange, Reserved};
 use crate::flow::Flow;
 use crate::forward::Forwarded;
-use crate::halves::Chosen;
+use crate::pair_choice::Chosen;
 use crate::prefill::PrefillLeg;
 use crate::services::ShardService;
 use crate::usage::Usage;

@@ -267,6 +267,7 @@ fn admin(folder: &Path, rules: PathBuf, plane: &Plane) -> Result<JoinHandle<Resu
         rules_file: Some(rules),
         lame_duck: Duration::ZERO,
         drain_timeout: Duration::from_secs(10),
+        ..Options::default()
     };
     std::fs::create_dir_all(&options.state_dir)
         .map_err(|e| format!("{}: can't be made: {e}", options.state_dir.display()))?;

@@ -54,7 +54,7 @@ fn change(endpoint: SocketAddr, fault: Option<String>) -> String {
 
 /// From the start of one probe to the start of the next: `interval`, up to a tenth more or less, so that
 /// probers that fell into step fall out of it again.
-fn spread(interval: Nanos, random: u64) -> Duration {
+pub(crate) fn spread(interval: Nanos, random: u64) -> Duration {
     let tenth = (interval / 10).max(1);
     Duration::from_nanos(interval - tenth + random % (2 * tenth))
 }

@@ -4,10 +4,12 @@ use super::*;
 use crate::fake::body;
 use crate::fake::kv::{exact_report, exact_rule};
 use crate::kv::endpoints;
+use crate::telemetry::Scrape;
 use std::collections::HashMap;
 use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount, SourceReport};
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
+use warmpath_core::engine::telemetry::Load;
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
 use warmpath_core::shared::Fence;
@@ -117,8 +119,20 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     given["serviceArguments"]["session_header_name"] = "X-Conversation-Id".into();
     let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
     let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
-    let rules = [plain].into_iter().chain(exact).collect();
+    let mut pairs = body("pairs", 9004);
+    pairs["serviceArguments"]["pd_disagg_mode"] = true.into();
+    pairs["endpoints"][0]["ep_role"] = 1.into();
+    let mut decode = pairs["endpoints"][0].clone();
+    (decode["targetPort"], decode["ep_role"]) = (8009.into(), 2.into());
+    pairs["endpoints"].as_array_mut().unwrap().push(decode);
+    let pairs = parse(&pairs, &Environment::default(), || "id".into()).unwrap();
+    let rules = [plain].into_iter().chain(exact).chain([pairs]).collect();
     let table = Table::next(&Table::default(), rules, &mut 0, 0);
+    let load = Load { running: 3, waiting: 4, kv_use_permille: Some(500), capacity_blocks: Some(6) };
+    table
+        .services()
+        .flat_map(|service| &service.endpoints)
+        .for_each(|state| state.load().tell(load, 59_000_000_000));
     let (reports, mut kv) = ([report(0), report(1)], exact_report());
     for (source, number) in kv.sources.iter_mut().zip([3, 4]) {
         source.source = number;
@@ -134,6 +148,7 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
         reports: &reports,
         kv: Some(&kv),
         kv_endpoints: &endpoints(&table, Some(&kv)),
+        scrapes: Scrape::ALL.map(|scrape| (scrape, 7)),
     })
 }
 
@@ -149,6 +164,7 @@ fn nothing() -> Facts<'static> {
         reports: &[],
         kv: None,
         kv_endpoints: &[],
+        scrapes: Scrape::ALL.map(|scrape| (scrape, 0)),
     }
 }
 

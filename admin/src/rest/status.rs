@@ -57,6 +57,7 @@ pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<
         reports,
         kv,
         kv_endpoints: &endpoints(&gateway.table, kv),
+        scrapes: gateway.scrapers.borrow().counts(),
     };
     Ok(Answer::metrics(metrics::render(&facts)))
 }

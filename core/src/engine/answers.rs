@@ -3,6 +3,7 @@
 
 use super::contract::{ContractFault, Recipe, Terms};
 use super::pairing::Pairing;
+use super::telemetry::Telemetry;
 use super::text::{Looped, Named, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
@@ -33,6 +34,8 @@ pub(super) struct Answers {
     pub text: TextTerms,
     /// How prefill and decode serve a request together.
     pub pairing: Option<Pairing>,
+    /// Where it tells its load.
+    pub telemetry: Option<Telemetry>,
     /// Which versions name all blocks alike: equal numbers, equal names.
     pub family: fn(Version) -> usize,
     /// Refuses terms that no version can have.
@@ -67,6 +70,7 @@ impl Answers {
             tools: |_| None,
         },
         pairing: None,
+        telemetry: None,
         family: |_| 0,
         check: |_| Ok(()),
         told: |recipe, _| recipe,

@@ -7,6 +7,7 @@ use super::answers::Answers;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::preimage::Preimage;
+use super::telemetry::{Capacity, Gauges, Telemetry};
 use super::text::{Looped, Named, TextTerms, ToolForm};
 use super::{Algo, Version};
 use crate::block::{BlockKey, Digest};
@@ -38,6 +39,7 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
     family,
     check,
     told,
@@ -46,6 +48,14 @@ pub(super) const ANSWERS: Answers = Answers {
 };
 
 const ALGORITHMS: &[Algo] = &[Algo::Sha256Sglang, Algo::Tokens];
+
+/// As a server with `--enable-metrics` says them (0.5.23).
+const GAUGES: Gauges = Gauges {
+    running: "sglang:num_running_reqs",
+    waiting: "sglang:num_queue_reqs",
+    kv_use: "sglang:token_usage",
+    capacity: Capacity::Tokens { tokens: "sglang:max_total_num_tokens", block: "sglang:page_size" },
+};
 
 /// The largest page.
 const LARGEST_PAGE: usize = 128;

@@ -8,6 +8,7 @@ use super::answers::Answers;
 use super::Algo;
 use super::contract::{ContractFault, Terms};
 use super::preimage::Preimage;
+use super::telemetry::{self, Telemetry};
 use crate::block::{BlockSize, Digest};
 
 /// What it answers.
@@ -23,6 +24,9 @@ pub(super) const ANSWERS: Answers = Answers {
     // Blocks are given up leaves first, so that what lies before a block is there while the block is.
     prefix_closed: true,
     pairing: Some(pairing::PAIRING),
+    // Iteration statistics, with `enable_iter_perf_stats`: JSON, no Prometheus text. Each is handed out once, so that a
+    // second reader of the page sees the others.
+    telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations }),
     check,
     recipe: |terms| Ok(super::sglang::recipe(terms)),
     ..Answers::SILENT

@@ -10,6 +10,7 @@ use super::extras::{BlockExtra, Decline};
 use super::form::Form;
 use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
+use super::telemetry::{Capacity, Gauges, Telemetry};
 use super::text::{Looped, Named, TextTerms, ToolForm};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
@@ -45,11 +46,20 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
     family,
     check,
     told,
     recipe,
     ..Answers::SILENT
+};
+
+/// As a server says them (0.32, captured), each rank under its label `engine`.
+const GAUGES: Gauges = Gauges {
+    running: "vllm:num_requests_running",
+    waiting: "vllm:num_requests_waiting",
+    kv_use: "vllm:kv_cache_usage_perc",
+    capacity: Capacity::Label { metric: "vllm:cache_config_info", label: "num_gpu_blocks" },
 };
 
 /// From here on an unset seed is a constant for the SHA-256 algorithms; before, and for XXH3, it is random.

@@ -3,10 +3,10 @@
 //!
 //! Writers: `reserved` by any shard (add and subtract, never set); `probed_down` by the admin thread's probes;
 //! `connect_failures` and `ejected_until` by any shard, for rules without a breaker; `breaker` by any shard, for those
-//! with one (its own protocol); `idle_limit` by any shard (minimum wins).
+//! with one (its own protocol); `idle_limit` by any shard (minimum wins); `load` by the admin thread's scraper.
 //! Readers take each value alone, relaxed: a decision made on a value some nanoseconds old is still sound.
 
-use super::BreakerState;
+use super::{BreakerState, SharedLoad};
 use crate::{MILLISECOND, Nanos, SECOND};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -31,6 +31,7 @@ pub struct EndpointState {
     ejected_until: AtomicU64,
     breaker: BreakerState,
     idle_limit: AtomicU64,
+    load: SharedLoad,
 }
 
 impl EndpointState {
@@ -44,12 +45,18 @@ impl EndpointState {
             ejected_until: AtomicU64::new(0),
             breaker: BreakerState::default(),
             idle_limit: AtomicU64::new(IDLE_LIMIT_START),
+            load: SharedLoad::default(),
         }
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What the engine itself tells of its load.
+    pub fn load(&self) -> &SharedLoad {
+        &self.load
     }
 
     /// Requests now charged to it by all shards.

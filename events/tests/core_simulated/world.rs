@@ -108,6 +108,7 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
         exact: Some(exact),
         breaker: None,
         session: None,
+        cache_aware: None,
         explain: ExplainHeader::Off,
         enabled: true,
     }

@@ -13,9 +13,9 @@ pub fn owns(path: &str) -> bool {
     path.starts_with("/sim/")
 }
 
-/// Answers one of the paths: `GET /sim/stats`, `GET /sim/faults`, `POST /sim/faults` (replaces all
-/// switches), `POST /sim/reset` (switches off, counts zero, caches empty), and of the cache `GET
-/// /sim/cache`, `POST /sim/cache/clear`, `POST /sim/cache/restart` (`{"renewed": true}` also draws a new
+/// Answers one of the paths: `GET /sim/stats`, `GET /sim/faults`, `POST /sim/faults` (replaces all switches),
+/// `POST /sim/reset` (switches off, counts zero, caches empty, nothing kept for decode), and of the cache
+/// `GET /sim/cache`, `POST /sim/cache/clear`, `POST /sim/cache/restart` (`{"renewed": true}` also draws a new
 /// start time and what is random) and `POST /sim/events/close`.
 pub fn answer(engine: &Engine, head: &Head, body: &[u8]) -> Reply {
     let done = || json_reply(200, &json!({}));
@@ -88,6 +88,7 @@ fn set_faults(engine: &Engine, body: &[u8]) -> Reply {
 fn reset(engine: &Engine) -> Reply {
     engine.faults.send_replace(Faults::default());
     engine.state().stats.reset();
+    engine.shelf.clear();
     engine.clear_caches();
     json_reply(200, &json!({}))
 }

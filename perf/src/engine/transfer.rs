@@ -90,6 +90,8 @@ pub enum Parcel {
 pub const UNKNOWN: &str = "unknown_handle";
 /// The lease had ended, or another decode took it before.
 pub const STALE: &str = "stale_handle";
+/// A request names a handle that an earlier one had.
+const REUSED: &str = "handle_reused";
 /// Prefill computed another prompt.
 pub const OTHER_PROMPT: &str = "other_prompt";
 /// Not the caller's fault: the other leg did not come, or left.
@@ -170,8 +172,12 @@ pub(crate) async fn hand_over(
     let parcels: Vec<(u64, u64)> = prompt_digests(ask).into_iter().zip(parcels).collect();
     match leg {
         Leg::Hold { handle } => {
+            let computed = parcels.first().copied().unwrap_or_default();
+            if !engine.shelf.hold(handle, computed, engine.config.lease()) {
+                engine.state().stats.violation(REUSED);
+                return Some(Err(engine.config.kind.transfer_failed(REUSED)));
+            }
             engine.state().stats.pair.prefills += 1;
-            engine.shelf.hold(handle, parcels.first().copied().unwrap_or_default(), engine.config.lease());
             Some(Ok(()))
         }
         Leg::Meet { rooms } => {

@@ -79,9 +79,14 @@ impl Shelf {
         things
     }
 
-    /// Keeps a computed prompt until it is taken, or for as long as the lease.
-    pub fn hold(&self, handle: &str, computed: Computed, lease: Duration) {
-        self.things().held.insert(handle.to_owned(), (computed, Instant::now() + lease));
+    /// Keeps a computed prompt until it is taken, or for as long as the lease; false if the handle was used before.
+    pub fn hold(&self, handle: &str, computed: Computed, lease: Duration) -> bool {
+        let mut things = self.things();
+        if things.held.contains_key(handle) || things.spent.contains(handle) {
+            return false;
+        }
+        things.held.insert(handle.to_owned(), (computed, Instant::now() + lease));
+        true
     }
 
     /// Handles held now, and those whose lease ended untaken.
@@ -204,9 +209,9 @@ mod tests {
     #[test]
     fn a_handle_is_taken_once_and_for_its_prompt() {
         let shelf = Shelf::default();
-        shelf.hold("a", (7, 3), LEASE);
-        shelf.hold("b", (7, 3), LEASE);
-        shelf.hold("c", (7, 3), Duration::ZERO);
+        let hold = |handle, lease| shelf.hold(handle, (7, 3), lease);
+        assert!(hold("a", LEASE) && hold("b", LEASE) && hold("c", Duration::ZERO));
+        assert!(!hold("a", LEASE) && !hold("c", LEASE), "used before, if only in vain");
         assert_eq!(shelf.counts(), (2, 1));
         for (handle, prompt, parcel) in [
             ("a", 7, Parcel::Blocks(3)),
@@ -217,7 +222,7 @@ mod tests {
         ] {
             assert_eq!(shelf.take(handle, prompt), parcel, "{handle} {prompt}");
         }
-        shelf.hold("e", (7, 3), LEASE);
+        assert!(!hold("a", LEASE) && hold("e", LEASE));
         shelf.clear();
         assert_eq!(shelf.take("e", 7), Parcel::Refused(UNKNOWN.into()));
     }

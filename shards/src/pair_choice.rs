@@ -1,12 +1,14 @@
-//! Which two endpoints serve a pair, or which one serves what is none. Owns the order in which they are asked, and that
-//! both are charged before a byte goes out; must never compare endpoints (the decision does), nor send anything.
+//! Who serves a pair: prefill and decode, each down its ladder, else a normal endpoint alone. Owns carrying out what the
+//! ladder says; must never compare endpoints (core does).
 
 use crate::exchange::Exchange;
 use crate::flow::Flow;
 use crate::prefill::PrefillLeg;
 use crate::services::ShardService;
+use std::cell::RefCell;
 use warmpath_core::control::PairCount;
-use warmpath_core::decide::{Reason, least_loaded};
+use warmpath_core::decide::ladder::{Ladder, Step};
+use warmpath_core::decide::{Reason, Turn};
 use warmpath_core::fault::Fault;
 use warmpath_core::rule::Role;
 use warmpath_ring::Ring;
@@ -20,7 +22,7 @@ pub enum Chosen {
 }
 
 impl<R: Ring> Flow<R> {
-    /// Chooses and charges prefill and decode, or where one of them has nobody a normal endpoint.
+    /// Chooses and charges both endpoints, or a normal one for all.
     pub(crate) fn choose_pair(&mut self, exchange: &mut Exchange) -> Result<Chosen, Fault> {
         let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
         service.service.view(self.now, &mut self.view);
@@ -28,6 +30,7 @@ impl<R: Ring> Flow<R> {
         let pinned = service.service.pinned_pair(session, &self.view, tried, self.now);
         if let Some(leg) = self.choose_prefill(exchange, &service, pinned.map(|(prefill, _)| prefill)) {
             let decode = pinned.and_then(|(_, decode)| decode);
+            service.service.sent(&exchange.path, leg.endpoint, self.now);
             if exchange.route.charge.is_some() || self.choose_decode(exchange, &service, decode) {
                 service.service.pin_pair(session, leg.endpoint, exchange.route.endpoint, self.now);
                 return Ok(Chosen::Pair(leg));
@@ -38,8 +41,7 @@ impl<R: Ring> Flow<R> {
         self.choose_normal(exchange, &service).map(|()| Chosen::Normal)
     }
 
-    /// The endpoint of its session, by the blocks that prefill endpoints hold where the rule asks for that, by their
-    /// load. The charge of decode stays as it is.
+    /// Down the ladder: session, prefix trie, blocks, load. The charge of decode stays as it is.
     pub(crate) fn choose_prefill(
         &mut self,
         exchange: &mut Exchange,
@@ -48,9 +50,13 @@ impl<R: Ring> Flow<R> {
     ) -> Option<Box<PrefillLeg>> {
         let decode = (exchange.route.endpoint, exchange.route.charge.take());
         let order = exchange.pair.as_ref()?.pairing.order;
-        let chosen = pinned.is_some_and(|pinned| self.stay(exchange, service, pinned))
-            || self.choose_by_blocks(exchange, service)
-            || self.choose_by_load(exchange, service, Role::Prefill);
+        let excluded = exchange.route.tried.with(service.service.not_by_blocks());
+        let known = service.service.known(&exchange.path, &self.view, excluded, self.now);
+        let ladder = Ladder::prefill(excluded, pinned, known.zip(service.service.rule.cache_aware));
+        let chosen = self.descend(exchange, service, ladder, &service.turn);
+        if chosen && exchange.route.reason.is_some_and(|reason| reason.tier() != "tier15") {
+            self.brings_all(exchange, service);
+        }
         let leg = chosen.then(|| {
             let route = &mut exchange.route;
             Box::new(PrefillLeg::new(route.endpoint, route.charge.take(), route.rank.take(), order))
@@ -59,20 +65,43 @@ impl<R: Ring> Flow<R> {
         leg
     }
 
-    /// The prefill endpoint that the session's earlier requests went to.
-    fn stay(&mut self, exchange: &mut Exchange, service: &ShardService, pinned: usize) -> bool {
-        if !self.take(exchange, service, pinned, Reason::Session) {
-            return false;
+    /// Takes the first step of the ladder that can be taken.
+    fn descend(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        mut ladder: Ladder,
+        turn: &RefCell<Turn>,
+    ) -> bool {
+        loop {
+            let step = ladder.next(&self.view, &mut turn.borrow_mut());
+            match step {
+                None => return false,
+                Some(Step::Blocks) if self.choose_by_blocks(exchange, service) => return true,
+                Some(Step::Blocks) => {}
+                Some(Step::Reserve(decision)) => {
+                    if self.take(exchange, service, decision.endpoint, decision.reason) {
+                        return true;
+                    }
+                    ladder.refused(decision.endpoint);
+                }
+            }
         }
-        // Nothing was looked up, so nothing is predicted; what it brings, others may know of.
-        (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
-        (exchange.route.explained, exchange.route.claim) = (None, None);
-        self.promise_all(exchange, service);
-        service.counts.borrow_mut().session_hit();
-        true
     }
 
-    /// The decode endpoint of the session, else the one with fewest requests in flight.
+    /// Prefill was not chosen by its blocks: it will have all of the prompt's. Where blocks were not asked at all,
+    /// nothing is explained or predicted.
+    fn brings_all(&mut self, exchange: &mut Exchange, service: &ShardService) {
+        if matches!(exchange.route.reason, Some(Reason::Session | Reason::PrefixTrie)) {
+            (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
+            (exchange.route.explained, exchange.route.claim) = (None, None);
+        }
+        if exchange.route.reason == Some(Reason::Session) {
+            service.counts.borrow_mut().session_hit();
+        }
+        self.promise_all(exchange, service);
+    }
+
     pub(crate) fn choose_decode(
         &mut self,
         exchange: &mut Exchange,
@@ -80,28 +109,13 @@ impl<R: Ring> Flow<R> {
         pinned: Option<usize>,
     ) -> bool {
         let reason = exchange.route.reason;
-        let chosen = pinned.is_some_and(|pinned| self.take(exchange, service, pinned, Reason::Session))
-            || self.choose_by_load(exchange, service, Role::Decode);
+        let others =
+            service.service.roles.as_ref().map(|roles| roles.all_but(Role::Decode)).unwrap_or_default();
+        let ladder = Ladder::decode(exchange.route.tried.with(others), pinned);
+        let chosen = self.descend(exchange, service, ladder, &service.decode_turn);
         // What decided is told of prefill, where there was a choice worth telling.
         exchange.route.reason = reason;
         chosen
-    }
-
-    /// The endpoint of a role with fewest requests in flight.
-    fn choose_by_load(&mut self, exchange: &mut Exchange, service: &ShardService, role: Role) -> bool {
-        let Some(roles) = &service.service.roles else { return false };
-        let turn = if role == Role::Decode { &service.decode_turn } else { &service.turn };
-        let mut excluded = exchange.route.tried.with(roles.all_but(role));
-        while let Some(decision) = least_loaded(&self.view, excluded, &mut turn.borrow_mut()) {
-            if self.take(exchange, service, decision.endpoint, Reason::LeastLoad) {
-                if role == Role::Prefill {
-                    self.promise_all(exchange, service);
-                }
-                return true;
-            }
-            excluded.add(decision.endpoint);
-        }
-        false
     }
 
     /// Charges an endpoint; false: it takes no more, as one whose breaker is on trial.
@@ -120,7 +134,11 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Nobody for prefill, or nobody for decode: a normal endpoint takes the whole request, by the rule's selector.
-    fn choose_normal(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
+    pub(crate) fn choose_normal(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+    ) -> Result<(), Fault> {
         self.choose_alone(exchange, service, Role::Normal).map_err(|_| Fault::PairUnavailable)?;
         exchange.pair = None;
         service.counts.borrow_mut().pairs.count(PairCount::FellBack);
