@@ -3,6 +3,7 @@
 
 pub mod exact;
 mod home;
+pub mod ladder;
 pub mod prefix;
 pub mod ring;
 pub mod tuning;
@@ -171,12 +172,6 @@ pub fn decide(service: &Service, facts: &Facts, fleet: &[EndpointView], turn: &m
         (Selector::GpuAware, _, Some(key)) => home::choose(key, &service.ids, &open),
         (Selector::GpuAware, _, None) => turns::least_to_do(&open, turn),
     }
-}
-
-/// Tier 2 of a pair: of the endpoints not excluded the one with fewest requests in flight; among equals the next in
-/// turn. `None`: nobody is available.
-pub fn least_loaded(fleet: &[EndpointView], excluded: Excluded, turn: &mut Turn) -> Option<Decision> {
-    turns::least_connections(&Open::new(fleet, excluded)?, turn)
 }
 
 /// Whether the endpoint that a session is pinned to may serve its next request: as healthy as any, and no backup while a

@@ -17,6 +17,12 @@ impl EndpointId {
         EndpointId(NonZeroU32::new((hash >> 32) as u32).unwrap_or(NonZeroU32::MIN))
     }
 
+    /// The same endpoint after it lost its cache `times`: what is remembered of its cache before is of another one.
+    pub fn after(self, times: u32) -> EndpointId {
+        let number = self.0.get().wrapping_add(times.wrapping_mul(0x9e37_79b9));
+        EndpointId(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+    }
+
     /// As a number, never 0.
     pub fn number(self) -> u32 {
         self.0.get()
@@ -35,8 +41,8 @@ pub struct EndpointView {
     pub available: bool,
     /// Requests in flight, of all shards.
     pub load: u32,
-    /// Requests that the engine itself says wait in it; 0 where it tells nothing.
-    pub queued: u32,
+    /// Requests that the engine itself said shortly ago wait in it; `None` where it tells nothing, or told too long ago.
+    pub queued: Option<u32>,
     /// The rule's weight.
     pub weight: u32,
     /// Only when no other is available.

@@ -14,6 +14,7 @@ pub mod environment;
 pub mod fault;
 pub mod fleet;
 pub mod gate;
+pub mod prefix_path;
 pub mod receipt;
 pub mod rule;
 pub mod session;

@@ -82,6 +82,8 @@ pub struct Rule {
     /// `session_header_name`, `pd_session_ttl_sec`: that requests of a session go where its first one went; `None`:
     /// they are chosen for one by one. Selectors that hash take the session's key in place of a missing prompt.
     pub session: Option<SessionTerms>,
+    /// `pd_cache_aware_mode`: prefill endpoints are chosen by which beginnings of prompts they were sent before.
+    pub cache_aware: Option<CacheAware>,
     /// `explain_header`.
     pub explain: ExplainHeader,
     /// `adminStateUp`: false answers as if the rule were absent.
@@ -89,10 +91,11 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// How long a session's endpoint is remembered; `None` where it is not. Selectors that hash need no memory.
+    /// How long a session's endpoints are remembered; `None` where they are not. Selectors that hash need no memory, pairs
+    /// do under any selector.
     pub fn keeps_sessions(&self) -> Option<Nanos> {
-        let terms = self.session.as_ref().filter(|_| self.selector.prefix_terms().is_none())?;
-        Some(terms.ttl)
+        let hashes = self.selector.prefix_terms().is_some() && self.disaggregation.is_none();
+        self.session.as_ref().filter(|_| !hashes).map(|terms| terms.ttl)
     }
 
     /// Whether decisions take in what engines tell of their load.
@@ -151,6 +154,15 @@ impl Selector {
             _ => None,
         }
     }
+}
+
+/// `pd_cache_aware_mode`: when the prefix trie decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheAware {
+    /// `pd_cache_threshold`: percent of the prompt that must be known, 1 to 100.
+    pub threshold: u8,
+    /// `pd_balance_abs_threshold`: requests in flight that the most and the least loaded endpoint may lie apart.
+    pub balance: u32,
 }
 
 /// `chwbl_*`: the consistent hash with bounded load.

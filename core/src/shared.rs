@@ -13,6 +13,7 @@ mod session;
 mod source;
 mod tenants;
 mod timed;
+mod trie;
 mod trust;
 
 pub use admission::{Admission, Decided};
@@ -28,4 +29,5 @@ pub use promise::{
 pub use session::{Pin, SESSION_BYTES, Sessions};
 pub use source::{Adapter, Fence, RANKS_MAX, Source, SourceSpec, Tier};
 pub use tenants::{Seat, TENANTS_MAX, Tenants};
+pub use trie::{Longest, PrefixTrie, TRIE_BYTES};
 pub use trust::TrustState;

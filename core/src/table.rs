@@ -2,15 +2,17 @@
 //! a request; must never be changed once published.
 
 use crate::Nanos;
+use crate::decide::ladder::Known;
 use crate::decide::ring::HashRing;
 use crate::decide::stays;
 use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
 use crate::gate::{Ceiling, endpoint_most, warmth};
+use crate::prefix_path::{PrefixPath, length_of};
 use crate::rule::{Endpoint, GateMode, PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{
-    Admission, EndpointState, ExactState, Fence, LOAD_STALE, Pin, SESSION_BYTES, Sessions, Source,
-    SourceSpec, Trial, TrustState,
+    Admission, EndpointState, ExactState, Fence, LOAD_STALE, Pin, PrefixTrie, SESSION_BYTES, Sessions,
+    Source, SourceSpec, TRIE_BYTES, Trial, TrustState,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -50,6 +52,8 @@ pub struct Service {
     pub ids: Vec<EndpointId>,
     /// The sessions of all rules, if this one keeps any.
     pub sessions: Option<Arc<Sessions>>,
+    /// The prefix trie of all rules, if this one goes by it.
+    pub trie: Option<Arc<PrefixTrie>>,
     /// The hash ring, if the selector uses one.
     pub hash_ring: Option<HashRing>,
     /// What exact routing needs, if the rule asks for it.
@@ -121,8 +125,14 @@ impl Table {
     /// `next_number` counts services and sources alike; `now` begins the warm-up of new services.
     pub fn next(before: &Table, rules: Vec<Rule>, next_number: &mut u32, now: Nanos) -> Table {
         let mut known: HashMap<&RuleKey, &Arc<Service>> = HashMap::new();
-        let mut kept =
-            Kept { endpoints: HashMap::new(), sources: Vec::new(), sessions: None, next_number, now };
+        let mut kept = Kept {
+            endpoints: HashMap::new(),
+            sources: Vec::new(),
+            sessions: None,
+            trie: None,
+            next_number,
+            now,
+        };
         for service in before.services() {
             known.insert(&service.rule.key, service);
             kept.keep(service);
@@ -158,6 +168,11 @@ impl Table {
     /// The sessions of all rules, if one keeps any.
     pub fn sessions(&self) -> Option<&Sessions> {
         self.services().find_map(|service| service.sessions.as_deref())
+    }
+
+    /// The prefix trie of all rules, if one goes by it.
+    pub fn trie(&self) -> Option<&PrefixTrie> {
+        self.services().find_map(|service| service.trie.as_deref())
     }
 
     /// The rules of an address.
@@ -244,6 +259,7 @@ struct Kept<'a> {
     endpoints: HashMap<SocketAddr, Arc<EndpointState>>,
     sources: Vec<Arc<Source>>,
     sessions: Option<Arc<Sessions>>,
+    trie: Option<Arc<PrefixTrie>>,
     next_number: &'a mut u32,
     now: Nanos,
 }
@@ -252,6 +268,7 @@ impl Kept<'_> {
     fn keep(&mut self, service: &Service) {
         self.endpoints.extend(service.endpoints.iter().map(|e| (e.address(), e.clone())));
         self.sessions = self.sessions.take().or_else(|| service.sessions.clone());
+        self.trie = self.trie.take().or_else(|| service.trie.clone());
         self.sources.extend(service.exact.iter().flat_map(|exact| exact.sources.iter().cloned()));
     }
 
@@ -271,6 +288,10 @@ impl Kept<'_> {
 
     fn sessions(&mut self) -> Arc<Sessions> {
         self.sessions.get_or_insert_with(|| Arc::new(Sessions::new(SESSION_BYTES))).clone()
+    }
+
+    fn trie(&mut self) -> Arc<PrefixTrie> {
+        self.trie.get_or_insert_with(|| Arc::new(PrefixTrie::new(TRIE_BYTES))).clone()
     }
 
     fn source(&mut self, spec: SourceSpec) -> Arc<Source> {
@@ -295,6 +316,7 @@ impl Service {
         };
         let ids = rule.endpoints.iter().map(|e| EndpointId::of(e.address)).collect();
         let sessions = rule.keeps_sessions().map(|_| kept.sessions());
+        let trie = rule.cache_aware.map(|_| kept.trie());
         let exact = rule.exact.is_some().then(|| {
             let sources: Vec<_> = source_specs(&rule).map(|spec| kept.source(spec)).collect();
             let state = older.map(|exact| exact.state.clone());
@@ -305,7 +327,7 @@ impl Service {
             }
         });
         let roles = rule.disaggregation.map(|_| Roles::new(rule.endpoints.iter().map(|e| e.role)));
-        Service { number, rule, endpoints, ids, sessions, hash_ring, exact, admission, roles }
+        Service { number, rule, endpoints, ids, sessions, trie, hash_ring, exact, admission, roles }
     }
 
     /// Endpoints whose blocks decide nothing: of pairs all but those of prefill.
@@ -378,6 +400,34 @@ impl Service {
         }
     }
 
+    /// The longest beginning of the prompt that an endpoint which is not excluded was sent before, if the rule goes by
+    /// that.
+    pub fn known(
+        &self,
+        path: &PrefixPath,
+        fleet: &[EndpointView],
+        excluded: Excluded,
+        now: Nanos,
+    ) -> Option<Known> {
+        let index = |id| (0..self.ids.len()).find(|index| self.cache_id(*index) == Some(id));
+        let may = |id| index(id).is_some_and(|index| stays(index, fleet, excluded));
+        let longest = self.trie.as_ref()?.longest(path, may, now)?;
+        Some(Known { endpoint: index(longest.endpoint)?, bytes: length_of(longest.depth), of: path.length() })
+    }
+
+    /// The prompt goes to this endpoint, if the rule goes by such.
+    pub fn sent(&self, path: &PrefixPath, endpoint: usize, now: Nanos) {
+        if let Some((trie, id)) = self.trie.as_ref().zip(self.cache_id(endpoint)) {
+            trie.sent(path, id, now);
+        }
+    }
+
+    /// What an endpoint's cache is known by: once its breaker opened it is another one.
+    fn cache_id(&self, endpoint: usize) -> Option<EndpointId> {
+        let (openings, _) = self.endpoints.get(endpoint)?.breaker().flips();
+        Some(self.ids.get(endpoint)?.after(openings))
+    }
+
     /// From now on the session `key` is served by this endpoint, where the rule keeps sessions.
     pub fn pin(&self, key: Option<u64>, endpoint: usize, now: Nanos) {
         if let (Some(sessions), Some(ttl), Some(key)) = (&self.sessions, self.rule.keeps_sessions(), key)
@@ -396,7 +446,7 @@ impl Service {
             out.push(EndpointView {
                 available: spec.weight > 0 && self.is_healthy(state, now),
                 load: state.reserved(),
-                queued: 0,
+                queued: None,
                 weight: spec.weight,
                 backup: spec.backup,
             });
@@ -411,19 +461,10 @@ impl Service {
         }
     }
 
-    /// Fills in what engines say waits in them. One that says nothing, or did so too long ago, counts as the mean of
-    /// the others that may be chosen: silence must neither draw requests nor turn them away.
+    /// Fills in what engines said shortly ago waits in them.
     fn view_queues(&self, now: Nanos, out: &mut [EndpointView]) {
-        let told = |state: &EndpointState| state.load().told(now, LOAD_STALE).map(|load| load.waiting);
-        let (mut sum, mut count) = (0, 0);
-        let candidates = out.iter().zip(&self.endpoints).filter(|(view, _)| view.available);
-        for waiting in candidates.filter_map(|(_, state)| told(state)) {
-            sum += u64::from(waiting);
-            count += 1;
-        }
-        let mean = sum.checked_div(count).unwrap_or(0) as u32;
         for (view, state) in out.iter_mut().zip(&self.endpoints) {
-            view.queued = told(state).unwrap_or(mean);
+            view.queued = state.load().told(now, LOAD_STALE).map(|load| load.waiting);
         }
     }
 

@@ -19,6 +19,7 @@ use warmpath_core::decide::Reason;
 use warmpath_core::decide::exact::{ANY_RANK, Explanation, Miss};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
+use warmpath_core::prefix_path::PrefixPath;
 use warmpath_core::shared::{Destination, Source};
 use warmpath_core::trust::{Class, Finding};
 use warmpath_parser::http1::{ChunkDecoder, Headers, RequestHead, ResponseParser};
@@ -60,6 +61,8 @@ pub struct Exchange {
     pub promised: Vec<u64>,
     /// Leading keys of its prompt that its answer may prove held, where not all that its endpoint holds is known.
     pub keys: Vec<u64>,
+    /// The beginnings of its prompt's text, where its rule goes by such.
+    pub path: PrefixPath,
     /// Its prompt's keys where a token core made them, or why it did not.
     pub keyed: Option<Result<Keys, Miss>>,
     /// What it holds of its service's gate.
@@ -257,12 +260,14 @@ impl Exchange {
         let mut answer_headers = std::mem::take(&mut self.answer.headers);
         let mut promised = std::mem::take(&mut self.promised);
         let mut keys = std::mem::take(&mut self.keys);
+        let mut path = std::mem::take(&mut self.path);
         headers.clear();
         answer_headers.clear();
         promised.clear();
         keys.clear();
         keys.shrink_to(KEYS_SPARE);
-        *self = Exchange { promised, keys, ..Exchange::default_with(headers, answer_headers) };
+        path.clear();
+        *self = Exchange { promised, keys, path, ..Exchange::default_with(headers, answer_headers) };
     }
 
     /// A new one with room for header lines.

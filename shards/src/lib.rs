@@ -40,6 +40,7 @@ pub mod models;
 mod outbox;
 pub mod overlap;
 mod pair;
+mod pair_choice;
 mod pool;
 mod prefill;
 pub mod prompt;

@@ -3,7 +3,7 @@
 //! other, and whatever is held is settled once. Must never know a dialect (core's pairing does), nor copy a leg's bytes.
 //!
 //! The decode leg is the exchange's ordinary one, with a body of the gateway's edition: all from dial to account stays
-//! as it is. The prefill leg is [`crate::prefill`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
+//! as it is. The prefill leg is [`crate::prefill`]'s, and who serves is [`crate::pair_choice`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
 //! prefill answered; where they meet (SGLang) it is sent as soon as prefill's request is on its way.
 
 use crate::breaker::Charge;
@@ -11,18 +11,18 @@ use crate::conn::{Client, Stage};
 use crate::exchange::{Exchange, Reserved};
 use crate::flow::Flow;
 use crate::forward::Forwarded;
+use crate::pair_choice::Chosen;
 use crate::prefill::PrefillLeg;
 use crate::services::ShardService;
 use crate::usage::Usage;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use warmpath_core::control::{Count, PairCount, PairEnd};
-use warmpath_core::decide::{Reason, least_loaded};
 use warmpath_core::engine::pairing::{
     self, Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, Pin, PrefillEnd, Rooms,
 };
 use warmpath_core::fault::{Blame, Fault};
 use warmpath_core::receipt::{Outcome, PairPhase, PairReceipt};
-use warmpath_core::rule::{Disaggregation, Role};
+use warmpath_core::rule::Disaggregation;
 use warmpath_core::{Nanos, SECOND};
 use warmpath_parser::http1::{Field, Method};
 use warmpath_parser::json::{self, JsonLimits, Kind, Member};
@@ -53,7 +53,8 @@ pub struct Pair {
     need: Need,
     rooms: Rooms,
     terms: Disaggregation,
-    prefill: SocketAddr,
+    /// Its prefill endpoint, once one is chosen.
+    prefill: Option<SocketAddr>,
     /// The client wants a stream.
     streams: bool,
     /// What prefill answered, and where in it what decode is given.
@@ -72,32 +73,27 @@ pub struct Pair {
     retries: u8,
 }
 
-/// Who serves a request.
-enum Chosen {
-    /// This prefill endpoint, and the decode endpoint that the exchange's route names.
-    Pair(Box<PrefillLeg>),
-    /// A normal endpoint alone.
-    Normal,
-}
-
 impl Pair {
     /// What is settled about it, for a dialect.
     pub fn terms(&self) -> PairTerms<'_> {
         PairTerms {
             rooms: self.rooms,
-            bootstrap: SocketAddr::new(self.prefill.ip(), self.terms.bootstrap_port),
+            bootstrap: SocketAddr::new(
+                self.prefill.map_or(Ipv4Addr::UNSPECIFIED.into(), |prefill| prefill.ip()),
+                self.terms.bootstrap_port,
+            ),
             connector: Connector::Answered,
         }
     }
 
-    /// What receipts say of it.
-    pub fn receipt(&self, complete: bool) -> PairReceipt {
+    /// What receipts say of it, if it came so far that there is something to say.
+    pub fn receipt(&self, complete: bool) -> Option<PairReceipt> {
         let phase = if complete { PairPhase::Complete } else { self.phase };
-        PairReceipt { prefill: self.prefill, phase, prefill_took: self.prefill_took }
+        Some(PairReceipt { prefill: self.prefill?, phase, prefill_took: self.prefill_took })
     }
 
     /// Its prefill endpoint.
-    pub fn prefill(&self) -> SocketAddr {
+    pub fn prefill(&self) -> Option<SocketAddr> {
         self.prefill
     }
 
@@ -159,7 +155,7 @@ impl<R: Ring> Flow<R> {
             need,
             rooms: Rooms::draw(self.random.next(), need, None),
             terms,
-            prefill: rule.key.vip,
+            prefill: None,
             streams,
             answer: Vec::new(),
             handed: None,
@@ -203,159 +199,23 @@ impl<R: Ring> Flow<R> {
         pair.held[0].is_none().then_some(Fault::MemoryPressure)
     }
 
-    fn choose_pair(&mut self, exchange: &mut Exchange) -> Result<Chosen, Fault> {
-        let Some(service) = exchange.route.service.clone() else { return Err(Fault::NoRoute) };
-        service.service.view(self.now, &mut self.view);
-        let (session, tried) = (exchange.facts.session, exchange.route.tried);
-        let pinned = service.service.pinned_pair(session, &self.view, tried, self.now);
-        if let Some(leg) = self.choose_prefill(exchange, &service, pinned.map(|(prefill, _)| prefill)) {
-            let decode = pinned.and_then(|(_, decode)| decode);
-            if exchange.route.charge.is_some() || self.choose_decode(exchange, &service, decode) {
-                service.service.pin_pair(session, leg.endpoint, exchange.route.endpoint, self.now);
-                return Ok(Chosen::Pair(leg));
-            }
-            self.break_promise(exchange);
-        }
-        exchange.settle();
-        self.choose_normal(exchange, &service).map(|()| Chosen::Normal)
-    }
-
-    /// The endpoint of its session, by the blocks that prefill endpoints hold where the rule asks for that, by their
-    /// load. The charge of decode stays as it is.
-    fn choose_prefill(
-        &mut self,
-        exchange: &mut Exchange,
-        service: &ShardService,
-        pinned: Option<usize>,
-    ) -> Option<Box<PrefillLeg>> {
-        let decode = (exchange.route.endpoint, exchange.route.charge.take());
-        let order = exchange.pair.as_ref()?.pairing.order;
-        let chosen = pinned.is_some_and(|pinned| self.stay(exchange, service, pinned))
-            || self.choose_by_blocks(exchange, service)
-            || self.choose_by_load(exchange, service, Role::Prefill);
-        let leg = chosen.then(|| {
-            let route = &mut exchange.route;
-            Box::new(PrefillLeg::new(route.endpoint, route.charge.take(), route.rank.take(), order))
-        });
-        (exchange.route.endpoint, exchange.route.charge) = decode;
-        leg
-    }
-
-    /// The prefill endpoint that the session's earlier requests went to.
-    fn stay(&mut self, exchange: &mut Exchange, service: &ShardService, pinned: usize) -> bool {
-        if !self.take(exchange, service, pinned, Reason::Session) {
-            return false;
-        }
-        // Nothing was looked up, so nothing is predicted; what it brings, others may know of.
-        (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
-        (exchange.route.explained, exchange.route.claim) = (None, None);
-        self.promise_all(exchange, service);
-        service.counts.borrow_mut().session_hit();
-        true
-    }
-
-    fn choose_decode(
-        &mut self,
-        exchange: &mut Exchange,
-        service: &ShardService,
-        pinned: Option<usize>,
-    ) -> bool {
-        let reason = exchange.route.reason;
-        let chosen = pinned.is_some_and(|pinned| self.take(exchange, service, pinned, Reason::Session))
-            || self.choose_by_load(exchange, service, Role::Decode);
-        // What decided is told of prefill, where there was a choice worth telling.
-        exchange.route.reason = reason;
-        chosen
-    }
-
-    /// The endpoint of a role with fewest requests in flight.
-    fn choose_by_load(&mut self, exchange: &mut Exchange, service: &ShardService, role: Role) -> bool {
-        let Some(roles) = &service.service.roles else { return false };
-        let turn = if role == Role::Decode { &service.decode_turn } else { &service.turn };
-        let mut excluded = exchange.route.tried.with(roles.all_but(role));
-        while let Some(decision) = least_loaded(&self.view, excluded, &mut turn.borrow_mut()) {
-            if self.take(exchange, service, decision.endpoint, Reason::LeastLoad) {
-                if role == Role::Prefill {
-                    self.promise_all(exchange, service);
-                }
-                return true;
-            }
-            excluded.add(decision.endpoint);
-        }
-        false
-    }
-
-    /// Charges an endpoint; false: it takes no more, as one whose breaker is on trial.
-    fn take(
-        &mut self,
-        exchange: &mut Exchange,
-        service: &ShardService,
-        endpoint: usize,
-        reason: Reason,
-    ) -> bool {
-        let Some(reserved) = service.service.reserve(endpoint, u32::MAX, self.now) else { return false };
-        exchange.route.endpoint = endpoint;
-        exchange.route.reason = Some(reason);
-        exchange.route.charge = Some(self.charge(&service.service.endpoints[endpoint], reserved));
-        true
-    }
-
-    /// Nobody for prefill, or nobody for decode: a normal endpoint takes the whole request, by the rule's selector.
-    fn choose_normal(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
-        self.choose_alone(exchange, service, Role::Normal).map_err(|_| Fault::PairUnavailable)?;
-        exchange.pair = None;
-        service.counts.borrow_mut().pairs.count(PairCount::FellBack);
-        Ok(())
-    }
-
-    /// For a request that is no pair: a normal endpoint, else one for decode, which serves whole requests too where
-    /// engines hand over.
-    pub(crate) fn choose_undivided(
-        &mut self,
-        exchange: &mut Exchange,
-        service: &ShardService,
-    ) -> Result<(), Fault> {
-        self.choose_alone(exchange, service, Role::Normal)
-            .or_else(|_| self.choose_alone(exchange, service, Role::Decode))
-            .map_err(|_| Fault::PairUnavailable)
-    }
-
-    /// An endpoint of one role for a whole request, by the rule's selector.
-    fn choose_alone(
-        &mut self,
-        exchange: &mut Exchange,
-        service: &ShardService,
-        role: Role,
-    ) -> Result<(), Fault> {
-        let others = service.service.roles.as_ref().map(|roles| roles.all_but(role)).unwrap_or_default();
-        self.choose_by_selector(exchange, service, others)?;
-        // Of its blocks nothing is known.
-        exchange.route.claim = None;
-        self.break_promise(exchange);
-        Ok(())
-    }
-
     /// What both legs must say alike: fresh rooms and, of a first prefill endpoint or another, the receipt.
     fn settle_terms(&mut self, exchange: &mut Exchange, leg: &PrefillLeg) {
         let (Some(service), Some(pair)) = (&exchange.route.service, &mut exchange.pair) else { return };
         let rule = &service.service.rule;
-        let side = |at: usize| {
-            rule.endpoints
-                .get(at)
-                .map(|e| SocketAddr::new(e.address.ip(), e.side_port))
-                .unwrap_or(pair.prefill)
-        };
+        let side = |at: usize| rule.endpoints.get(at).map(|e| SocketAddr::new(e.address.ip(), e.side_port));
         pair.id.clear();
         if !exchange.headers.has(Field::XRequestId)
             && let Ok(hex) = exchange.facts.id.bytes().try_into()
+            && let Some((prefill, decode)) = side(leg.endpoint).zip(side(exchange.route.endpoint))
         {
-            pairing::receipt(side(leg.endpoint), side(exchange.route.endpoint), hex, &mut pair.id);
+            pairing::receipt(prefill, decode, hex, &mut pair.id);
         }
         let ranks = rule.exact.as_ref().map_or(1, |exact| exact.ranks);
         let rank = leg.rank.as_ref().and_then(|rank| rank.rank()).or(exchange.route.rank_asked);
         let pin = rank.filter(|rank| *rank < ranks).map(|rank| Pin { rank, of: ranks });
         pair.rooms = Rooms::draw(self.random.next(), pair.need, pin);
-        pair.prefill = service.service.endpoints[leg.endpoint].address();
+        pair.prefill = Some(service.service.endpoints[leg.endpoint].address());
         if pair.begun == 0 {
             pair.begun = self.now;
             pair.deadline = self.now + self.settings.pair_phase;
@@ -397,8 +257,9 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return };
         let Some(service) = exchange.route.service.clone() else { return };
         service.service.view(self.now, &mut self.view);
-        let well = self.view.get(exchange.route.endpoint).is_some_and(|view| view.available);
-        if !well || exchange.route.charge.is_none() {
+        let available = self.view.get(exchange.route.endpoint).is_some_and(|view| view.available);
+        let well = exchange.route.charge.as_ref().is_some_and(|charge| available || charge.is_trial());
+        if !well {
             return self.another_decode(client);
         }
         if let Some(pair) = &mut exchange.pair {
@@ -502,6 +363,9 @@ impl<R: Ring> Flow<R> {
             PrefillEnd::Final => self.end_early(client, leg),
             PrefillEnd::Refused => {
                 self.count_pair(client, PairCount::PrefillRefused);
+                if let Some(pair) = of(client) {
+                    pair.phase = PairPhase::Prefill;
+                }
                 self.relay_prefill(client, leg);
             }
             PrefillEnd::Failed if together => self.prefill_failed(client, Fault::PrefillFailed),
@@ -625,11 +489,11 @@ impl<R: Ring> Flow<R> {
         if outcome == Outcome::Faulted(Fault::DecodeDied) {
             counts.count(PairCount::DecodeDied);
         }
-        let phase = if whole { PairPhase::Complete } else { pair.phase };
+        let phase = if whole && status < 400 { PairPhase::Complete } else { pair.phase };
         counts.ended(phase, end_of(outcome, status));
-        let first_byte = exchange.times.first_byte;
-        if phase >= PairPhase::Decode && first_byte > exchange.times.sent {
-            counts.decode.note(first_byte - exchange.times.sent);
+        let (sent, first_byte) = (exchange.times.sent, exchange.times.first_byte);
+        if phase >= PairPhase::Decode && first_byte != 0 {
+            counts.decode.note(first_byte.saturating_sub(sent));
         }
     }
 

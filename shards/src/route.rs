@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use warmpath_core::decide::{Facts, Reason, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
+use warmpath_core::prefix_path;
 use warmpath_core::rule::Selector;
 use warmpath_core::session::client_hash;
 use warmpath_core::shared::Decided;
@@ -71,6 +72,15 @@ impl<R: Ring> Flow<R> {
             let body = &exchange.request[exchange.body.clone()];
             let model = exchange.facts.model.bytes();
             exchange.facts.prefix = affinity::key(body, &self.members, model, terms, &mut self.scratch);
+        }
+        let body = &exchange.request[exchange.body.clone()];
+        if service.trie.is_some()
+            && exchange.peeked
+            && let Some(text) = prefix_path::text(body, &self.members)
+        {
+            let model = exchange.facts.model.bytes();
+            let space = prefix_path::space(service.number, model, body, &self.members);
+            exchange.path.fill(space, text);
         }
         exchange.facts.session = session::key(service, exchange, &self.members, peer, &mut self.scratch);
         if service.rule.selector == Selector::ClientHash {

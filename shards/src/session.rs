@@ -2,6 +2,7 @@
 //! looked for; must never hash or remember (core does).
 
 use crate::exchange::Exchange;
+use std::io::Write;
 use std::net::SocketAddr;
 use warmpath_core::rule::Selector;
 use warmpath_core::session::{self, SessionSource};
@@ -23,7 +24,7 @@ pub fn key(
         .or_else(|| conversation(number, exchange))
         .or_else(|| user(number, exchange, members, scratch))
         .or_else(|| match service.rule.selector {
-            Selector::Persist => address(number, client),
+            Selector::Persist => address(number, client, scratch),
             _ => None,
         })
 }
@@ -39,7 +40,7 @@ fn named(
     let bytes = &exchange.request[..];
     match source {
         SessionSource::Conversation => None,
-        SessionSource::ClientAddress => address(service, client),
+        SessionSource::ClientAddress => address(service, client, scratch),
         SessionSource::Header(name) => {
             session::key(service, exchange.headers.named(bytes, name.as_bytes())?.value.of(bytes))
         }
@@ -72,6 +73,8 @@ fn user(service: u32, exchange: &Exchange, members: &Members, scratch: &mut Vec<
     is_text.then(|| session::key(service, scratch)).flatten()
 }
 
-fn address(service: u32, client: SocketAddr) -> Option<u64> {
-    session::key(service, client.ip().to_canonical().to_string().as_bytes())
+fn address(service: u32, client: SocketAddr, scratch: &mut Vec<u8>) -> Option<u64> {
+    scratch.clear();
+    write!(scratch, "{}", client.ip().to_canonical()).ok()?;
+    session::key(service, scratch)
 }

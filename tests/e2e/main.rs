@@ -19,6 +19,7 @@ mod forwarding;
 mod gate;
 mod life;
 mod models;
+mod pairs;
 mod rejects;
 mod relay;
 mod routing;

@@ -21,7 +21,7 @@ fn engine_of(gateway: &Gateway, engines: &[Handle], lines: &[&str], body: &[u8])
 }
 
 fn turn_of(user: &str) -> Vec<u8> {
-    let body = json!({"model": "m", "user": user, "messages": [{"role": "user", "content": "hello"}]});
+    let body = json!({"model": "sim", "user": user, "messages": [{"role": "user", "content": "hello"}]});
     body.to_string().into_bytes()
 }
 

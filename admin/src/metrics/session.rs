@@ -1,4 +1,4 @@
-//! The families of sessions. Owns their table; must never judge what a shard counted.
+//! The families of sessions and of the prefix trie. Owns their table; must never judge what a shard counted.
 
 use super::{Facts, Family, family};
 use crate::metrics::text::Page;
@@ -23,6 +23,12 @@ pub const FAMILIES: &[Family] = &[
         "counter",
         "The same of pairs, which went to the prefill endpoint of their session.",
         |f, p| hits(f, p, true),
+    ),
+    family(
+        "loxilb_pd_trie_nodes",
+        "gauge",
+        "Beginnings of prompts that are remembered with the endpoints they were sent to.",
+        |f, p| p.sample("", &[], f.table.trie().map_or(0, |trie| trie.nodes(f.now))),
     ),
 ];
 

@@ -119,7 +119,14 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     given["serviceArguments"]["session_header_name"] = "X-Conversation-Id".into();
     let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
     let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
-    let rules = [plain].into_iter().chain(exact).collect();
+    let mut pairs = body("pairs", 9004);
+    pairs["serviceArguments"]["pd_disagg_mode"] = true.into();
+    pairs["endpoints"][0]["ep_role"] = 1.into();
+    let mut decode = pairs["endpoints"][0].clone();
+    (decode["targetPort"], decode["ep_role"]) = (8009.into(), 2.into());
+    pairs["endpoints"].as_array_mut().unwrap().push(decode);
+    let pairs = parse(&pairs, &Environment::default(), || "id".into()).unwrap();
+    let rules = [plain].into_iter().chain(exact).chain([pairs]).collect();
     let table = Table::next(&Table::default(), rules, &mut 0, 0);
     let load = Load { running: 3, waiting: 4, kv_use_permille: Some(500), capacity_blocks: Some(6) };
     table

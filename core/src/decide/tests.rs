@@ -22,7 +22,7 @@ fn addresses(n: usize) -> Vec<String> {
 }
 
 fn fleet(n: usize) -> Vec<EndpointView> {
-    vec![EndpointView { available: true, load: 0, queued: 0, weight: 1, backup: false }; n]
+    vec![EndpointView { available: true, load: 0, queued: None, weight: 1, backup: false }; n]
 }
 
 /// A key that spreads as hashes do.
@@ -349,7 +349,7 @@ fn a_prefix_goes_before_a_session_and_without_both_the_least_to_do_serves() {
     let next = ask(key(1).prefix, None, &view);
     assert_eq!((next.reason, next.endpoint == home.endpoint), (Reason::HashNext, false));
     for (endpoint, (load, queued)) in view.iter_mut().zip([(0, 9), (3, 0), (1, 1), (9, 0), (2, 1)]) {
-        (endpoint.load, endpoint.queued, endpoint.available) = (load, queued, true);
+        (endpoint.load, endpoint.queued, endpoint.available) = (load, Some(queued), true);
     }
     view.truncate(5);
     let least = ask(None, None, &view);

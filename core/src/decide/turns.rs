@@ -18,9 +18,15 @@ pub(super) fn least_connections(open: &Open, turn: &mut Turn) -> Option<Decision
     Some(open.decision(index, Reason::LeastLoad, u32::MAX))
 }
 
-/// Fewest requests in flight and waiting in the engine; among equals the next in turn.
+/// Fewest requests in flight and waiting in the engine; among equals the next in turn. Of an engine that does not tell what
+/// waits in it, as much as in the mean of those that do.
 pub(super) fn least_to_do(open: &Open, turn: &mut Turn) -> Option<Decision> {
-    let to_do = |i: &usize| u64::from(open.load(*i)) + u64::from(open.fleet[*i].queued);
+    let (told, sum) = open
+        .indices(0)
+        .filter_map(|i| open.fleet[i].queued)
+        .fold((0u64, 0u64), |(told, sum), queued| (told + 1, sum + u64::from(queued)));
+    let mean = sum / told.max(1);
+    let to_do = |i: &usize| u64::from(open.load(*i)) + open.fleet[*i].queued.map_or(mean, u64::from);
     let index = open.indices(turn.next as usize).min_by_key(to_do)?;
     turn.next = index as u32 + 1;
     Some(open.decision(index, Reason::LeastLoad, u32::MAX))

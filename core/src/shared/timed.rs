@@ -71,6 +71,12 @@ impl TimedMap {
         Some(value)
     }
 
+    /// The value of `key`, if it has not lapsed at `now`; it lapses when it would have.
+    pub fn peek(&self, key: u64, now: Nanos) -> Option<u64> {
+        let (set, key) = self.set(key);
+        set.read(key).filter(|(_, _, lapses)| *lapses > now).map(|(_, value, _)| value)
+    }
+
     /// Puts what `change` makes of the value that `key` has (`None`: it has none, or it lapsed), to lapse at `until`.
     /// False: others were in the way.
     pub fn put(&self, key: u64, until: Nanos, now: Nanos, change: impl FnOnce(Option<u64>) -> u64) -> bool {
@@ -176,6 +182,7 @@ mod tests {
         assert!(map.put(key(1, 7), 10, 0, |before| before.map_or(5, |_| 0)));
         assert_eq!(map.find(key(1, 7), 20, 9), Some(5));
         assert_eq!(map.find(key(1, 8), 20, 9), None, "another key of the set");
+        assert_eq!((map.peek(key(1, 7), 19), map.peek(key(1, 7), 20)), (Some(5), None));
         assert_eq!((map.find(key(1, 7), 30, 19), map.live(29), map.live(30)), (Some(5), 1, 0));
         assert_eq!(map.find(key(1, 7), 40, 30), None, "it lapsed");
         assert!(map.put(key(1, 7), 50, 31, |before| before.map_or(6, |_| 0)), "what lapsed is no value");

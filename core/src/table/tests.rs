@@ -189,7 +189,7 @@ fn numbers_and_states_survive_a_change() {
 }
 
 fn seen(service: &Service, now: Nanos) -> Vec<bool> {
-    let mut view = vec![EndpointView { available: true, load: 9, queued: 0, weight: 9, backup: true }];
+    let mut view = vec![EndpointView { available: true, load: 9, queued: None, weight: 9, backup: true }];
     service.view(now, &mut view);
     view.iter().map(|e| e.available).collect()
 }
@@ -230,20 +230,20 @@ fn a_view_tells_load_weight_and_backup() {
     service.endpoints[1].reserve(5);
     let mut view = Vec::new();
     service.view(0, &mut view);
-    assert_eq!(view[0], EndpointView { available: false, load: 0, queued: 0, weight: 0, backup: false });
-    assert_eq!(view[1], EndpointView { available: true, load: 1, queued: 0, weight: 7, backup: true });
+    assert_eq!(view[0], EndpointView { available: false, load: 0, queued: None, weight: 0, backup: false });
+    assert_eq!(view[1], EndpointView { available: true, load: 1, queued: None, weight: 7, backup: true });
     service.endpoints[1].set_probed_down(true);
     service.view(0, &mut view);
     assert!(!view[0].available && view[1].available, "drained stays drained");
 }
 
-/// A silent engine counts as the mean of those that speak and may be chosen; rules that don't read loads see none.
+/// What was told too long ago is as good as not told; rules that don't read loads see none.
 #[test]
 fn queues_are_seen_by_rules_that_read_loads() {
     use crate::engine::telemetry::Load;
     let at = 100 * crate::SECOND;
     let waiting = |waiting| Load { waiting, ..Load::default() };
-    for (selector, expected) in [(9, [4, 7, 100, 7, 10]), (4, [0; 5])] {
+    for (selector, expected) in [(9, [Some(4), None, Some(100), None, Some(10)]), (4, [None; 5])] {
         let table = table(vec![rule("r", json!({"sel": selector}), &[1, 2, 3, 4, 5])]);
         let service = &table.vips[0].services[0];
         let tell = |index: usize, load, at| service.endpoints[index].load().tell(load, at);
@@ -254,7 +254,7 @@ fn queues_are_seen_by_rules_that_read_loads() {
         tell(4, waiting(10), at - LOAD_STALE);
         let mut view = Vec::new();
         service.view(at, &mut view);
-        let queued: Vec<u32> = view.iter().map(|endpoint| endpoint.queued).collect();
+        let queued: Vec<Option<u32>> = view.iter().map(|endpoint| endpoint.queued).collect();
         assert_eq!(queued, expected);
     }
 }
@@ -310,4 +310,99 @@ fn an_open_breaker_keeps_an_endpoint_out_and_one_reservation_is_its_trial() {
         (vec![false, true], None)
     );
     assert_eq!(other.reserve(0, u32::MAX, terms.open), Some(Reserved::Plainly));
+}
+
+/// A rule whose requests are served by pairs: its first two endpoints are for prefill, the others for decode.
+fn paired() -> (Table, Excluded) {
+    use crate::rule::CacheAware;
+    let members = json!({
+        "pd_disagg_mode": true, "pd_cache_aware_mode": true, "pd_session_ttl_sec": 0, "pd_balance_abs_threshold": 5
+    });
+    let mut arguments = json!({"externalIP": "127.0.0.1", "port": 80});
+    members.as_object().unwrap().iter().for_each(|(name, value)| arguments[name] = value.clone());
+    let endpoint = |(port, role)| json!({"endpointIP": "127.0.0.1", "targetPort": port, "ep_role": role});
+    let endpoints: Vec<Value> = [(1, 1), (2, 1), (3, 2), (4, 2)].into_iter().map(endpoint).collect();
+    let body = json!({"serviceArguments": arguments, "endpoints": endpoints});
+    let rule = body::parse(&body, &Environment::default(), || "id".into()).unwrap();
+    assert_eq!(rule.cache_aware, Some(CacheAware { threshold: 20, balance: 5 }));
+    assert_eq!(
+        (rule.keeps_sessions(), rule.breaker.map(|b| b.failures)),
+        (Some(300 * crate::SECOND), Some(3))
+    );
+    let mut not_prefill = Excluded::default();
+    [2, 3].into_iter().for_each(|i| not_prefill.add(i));
+    (table(vec![rule]), not_prefill)
+}
+
+#[test]
+fn a_pair_is_pinned_together_and_forgotten_with_its_prefill() {
+    let (table, _) = paired();
+    let service = &table.vips[0].services[0];
+    let view = |now| {
+        let mut view = Vec::new();
+        service.view(now, &mut view);
+        view
+    };
+    let ask = |now| service.pinned_pair(Some(7), &view(now), Excluded::default(), now);
+    assert_eq!(ask(0), None);
+    service.pin_pair(Some(7), 1, 2, 0);
+    assert_eq!(
+        (ask(9), service.pinned_pair(None, &view(9), Excluded::default(), 9)),
+        (Some((1, Some(2))), None)
+    );
+    let terms = service.rule.breaker.unwrap();
+    let open = |endpoint: usize| {
+        for _ in 0..terms.failures {
+            service.endpoints[endpoint].breaker().ended(crate::breaker::Outcome::Unanswered, terms, 0);
+        }
+    };
+    open(2);
+    assert_eq!(ask(9), Some((1, None)), "another one answers");
+    open(1);
+    assert_eq!(ask(9), None);
+    assert_eq!((ask(9), table.sessions().unwrap().active(9)), (None, 0), "it is forgotten");
+}
+
+#[test]
+fn beginnings_are_known_by_who_was_sent_them_until_its_cache_is_lost() {
+    let (table, not_prefill) = paired();
+    let service = &table.vips[0].services[0];
+    let mut view = Vec::new();
+    service.view(0, &mut view);
+    let path = |text: &str| {
+        let mut path = PrefixPath::default();
+        path.fill(1, text.as_bytes());
+        path
+    };
+    let (first, second) = (path(&"a".repeat(640)), path(&("a".repeat(320) + &"b".repeat(1280))));
+    service.sent(&first, 1, 0);
+    let known = |bytes, of| Some(Known { endpoint: 1, bytes, of });
+    assert_eq!(service.known(&first, &view, not_prefill, 1), known(640, 640));
+    assert_eq!(service.known(&second, &view, not_prefill, 1), known(320, 1600));
+    service.sent(&second, 2, 1);
+    assert_eq!(service.known(&second, &view, not_prefill, 2), known(320, 1600), "2 does not compute prompts");
+    let terms = service.rule.breaker.unwrap();
+    for _ in 0..terms.failures {
+        service.endpoints[1].breaker().ended(crate::breaker::Outcome::Unanswered, terms, 0);
+    }
+    let trial = service.reserve(1, 9, terms.open);
+    assert!(matches!(trial, Some(Reserved::OnTrial(_))));
+    service.endpoints[1].breaker().trial_ended(crate::breaker::Outcome::Answered, terms, terms.open);
+    assert_eq!(service.known(&first, &view, not_prefill, terms.open), None, "it may have started anew");
+    assert!(table.trie().unwrap().nodes(2) > 0);
+}
+
+/// Sessions and the trie are made with the first rule that asks for them, shared by all, and kept through changes.
+#[test]
+fn sessions_and_trie_belong_to_the_gateway() {
+    let (before, _) = paired();
+    assert!(table(vec![rule("a", json!({}), &[1])]).sessions().is_none());
+    let mut rules = vec![before.vips[0].services[0].rule.clone()];
+    rules.push(rule("b", json!({"sel": 3, "model_name": "m"}), &[1]));
+    rules[0].endpoints.reverse();
+    let after = Table::next(&before, rules, &mut 9, 0);
+    let shared: Vec<_> = after.services().map(|service| service.sessions.clone().unwrap()).collect();
+    assert!(shared.iter().all(|own| Arc::ptr_eq(own, &shared[0])));
+    assert!(std::ptr::eq(before.sessions().unwrap(), after.sessions().unwrap()));
+    assert!(std::ptr::eq(before.trie().unwrap(), after.trie().unwrap()));
 }

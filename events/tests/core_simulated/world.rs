@@ -109,6 +109,7 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
         breaker: None,
         session: None,
         gate: GateTerms::default(),
+        cache_aware: None,
         explain: ExplainHeader::Off,
         enabled: true,
     }

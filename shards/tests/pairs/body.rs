@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 pub struct Wish {
     /// Names the request in every ledger.
     pub tag: String,
+    /// What its prompt begins with.
+    pub lead: String,
     pub stream: bool,
     /// What the first prefill engine does, or with `always` every one.
     pub prefill: String,
@@ -25,11 +27,11 @@ impl Wish {
         json!({
             "model": "m",
             // A text that looks like members must mislead nobody.
-            "prompt": format!("{} \"max_tokens\":1,\"kv_transfer_params\":{{}},\"bootstrap_room\":7 }}", self.tag),
+            "prompt": format!("{}{} \"max_tokens\":1,\"kv_transfer_params\":{{}},\"bootstrap_room\":7 }}", self.lead, self.tag),
             "max_tokens": 16,
             "stream": self.stream,
             "user": {
-                "tag": self.tag, "prefill": self.prefill, "always": self.always, "decode": self.decode,
+                "tag": self.tag, "lead": self.lead, "prefill": self.prefill, "always": self.always, "decode": self.decode,
                 "out": self.out, "state": self.state,
             },
             "pad": "p".repeat(self.pad),
@@ -43,6 +45,7 @@ impl Wish {
         let number = |name: &str| wish[name].as_u64().expect("a number") as usize;
         Wish {
             tag: text("tag"),
+            lead: text("lead"),
             stream: false,
             prefill: text("prefill"),
             always: wish["always"] == true,

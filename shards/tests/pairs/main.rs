@@ -12,6 +12,7 @@ mod engine;
 mod http;
 mod judge;
 mod ledger;
+mod trie;
 mod world;
 
 use engine::Kind;

@@ -101,7 +101,7 @@ impl Draw {
     }
 }
 
-const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
+pub const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
 const BOOTSTRAP_PORT: u16 = 9998;
 
 /// One run. Panics where something that must hold does not.
@@ -133,7 +133,7 @@ pub fn run(seed: u64, kind: Kind, mix: Mix) -> Outcome {
     let vip = SocketAddr::from(VIP);
     let ledger: Shared<Ledger> = Rc::default();
     let engines = add_engines(&mut flow.ring, &ledger, upstream_key, &mut draw, (kind, mix));
-    let table = Arc::new(Table::next(&Table::default(), vec![rule(kind, &engines)], &mut 0, 0));
+    let table = Arc::new(Table::next(&Table::default(), vec![rule(seed, kind, &engines)], &mut 0, 0));
     let listener = flow.ring.listen_at(vip);
     flow.install(table.clone(), vec![(vip, listener)]);
     let (clients, ends) = add_clients(&mut flow.ring, vip, client_key, &mut draw, (kind, mix));
@@ -206,7 +206,7 @@ fn outcome(ends: &[End], ledger: &Ledger, report: &ShardReport, end: u64) -> Out
     outcome
 }
 
-fn rule(kind: Kind, engines: &[(SocketAddr, Part)]) -> warmpath_core::rule::Rule {
+pub fn rule(seed: u64, kind: Kind, engines: &[(SocketAddr, Part)]) -> warmpath_core::rule::Rule {
     let role = |part| match part {
         Part::Normal => 0,
         Part::Prefill => 1,
@@ -228,6 +228,7 @@ fn rule(kind: Kind, engines: &[(SocketAddr, Part)]) -> warmpath_core::rule::Rule
         "serviceArguments": {
             "externalIP": "10.0.0.1", "port": 8080, "protocol": "tcp", "mode": 4, "sel": 0,
             "pd_disagg_mode": true, "kvEngineType": engine, "first_byte_timeout_ms": 60_000,
+            "pd_cache_aware_mode": seed % 2 == 1,
         },
         "endpoints": endpoints,
     });
@@ -326,6 +327,7 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
     }
     let wish = Wish {
         tag: format!("c{client}r{number}"),
+        lead: String::new(),
         stream: draw.below(2) == 0,
         prefill: prefill.into(),
         always: draw.below(2) == 0,

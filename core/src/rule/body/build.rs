@@ -6,8 +6,8 @@ use super::given::Given;
 use crate::breaker::BreakerTerms;
 use crate::environment::Environment;
 use crate::rule::{
-    BOOTSTRAP_PORT, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, GateTerms, HalfClose,
-    PathMatch, Role, Rule, RuleKey, Selector,
+    BOOTSTRAP_PORT, CacheAware, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, GateTerms,
+    HalfClose, PathMatch, Role, Rule, RuleKey, Selector,
 };
 use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
 use crate::{MILLISECOND, Nanos, SECOND};
@@ -43,6 +43,7 @@ pub(super) fn rule(
         disaggregation: disaggregation(service),
         breaker: breaker(service, environment),
         session: session(service)?,
+        cache_aware: cache_aware(service),
         explain: match service.text("explain_header") {
             "id" => ExplainHeader::Id,
             "full" => ExplainHeader::Full,
@@ -185,6 +186,15 @@ fn session(service: &Given) -> Result<Option<SessionTerms>, BodyFault> {
         seconds => seconds.unsigned_abs() * SECOND,
     };
     Ok(Some(SessionTerms { source, ttl }))
+}
+
+/// 0 stands for the default, as in the loxilb AI gateway.
+fn cache_aware(service: &Given) -> Option<CacheAware> {
+    let or = |value: i64, default: i64| if value == 0 { default } else { value };
+    service.flag("pd_cache_aware_mode").then(|| CacheAware {
+        threshold: or(service.int("pd_cache_threshold"), 20) as u8,
+        balance: or(service.int("pd_balance_abs_threshold"), 3) as u32,
+    })
 }
 
 /// Prefill and decode endpoints have one whatever `cb_enable` says: half of a pair is no use.

@@ -227,15 +227,31 @@ pub(super) const SERVICE: &[Member] = &[
         NO,
         "prefill and decode on different endpoints, by their `ep_role`; not for `llamacpp`",
     ),
-    later("pd_cache_aware_mode", Flag, NO, "prefix trie"),
+    here(
+        "pd_cache_aware_mode",
+        Flag,
+        NO,
+        "prefill goes where the longest beginning of the prompt went before, as far as the two thresholds let it",
+    ),
     here(
         "pd_session_ttl_sec",
         I32,
         Plain::Int(300),
         "seconds that a session is kept without a request; 0: 300",
     ),
-    some("pd_cache_threshold", Int(0, 100), (&[Plain::Int(20), ZERO], Later), Plain::Int(20), "prefix trie"),
-    some("pd_balance_abs_threshold", I32, (&[Plain::Int(3), ZERO], Later), Plain::Int(3), "prefix trie"),
+    here(
+        "pd_cache_threshold",
+        Int(0, 100),
+        Plain::Int(20),
+        "percent of the prompt that must be known for `pd_cache_aware_mode` to decide; 0: 20",
+    ),
+    here(
+        "pd_balance_abs_threshold",
+        I32,
+        Plain::Int(3),
+        "requests in flight that the most and the least loaded endpoint may lie apart for `pd_cache_aware_mode` to \
+         decide; 0: 3",
+    ),
     some(
         "kvExactMode",
         Int(0, 3),
