@@ -78,7 +78,7 @@ const SHAPES: &[Shape] = &[
     ),
     shape(
         "ep_role",
-        |s, e| !disaggregated(s) && !(no_role(e, 1) && no_role(e, 2)),
+        |s, e| !(disaggregated(s) || no_role(e, 1) && no_role(e, 2)),
         "an endpoint of prefill or decode alone serves no whole request; it requires pd_disagg_mode=true",
         "set pd_disagg_mode or leave ep_role out",
     ),
