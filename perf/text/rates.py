@@ -26,9 +26,9 @@ def long_prompts(run, shards, seconds):
         fresh, tokens = Fresh(Writer(100 + shards)), Tokens(run.folder / "model")
         # They grow to over the size in the time.
         chats = [fresh.messages(PROMPT * 9 // 10) for _ in range(CONVERSATIONS)]
-        for chat in chats:
+        for number, chat in enumerate(chats):
             send(VIP["exact"], fresh.body(chat))
-            world.engines[0].hold(tokens.of(turns_of(chat)))
+            world.engines[number % 2].hold(tokens.of(turns_of(chat)))
         world.gateway.wait_events()
 
         def next_turn(number):
