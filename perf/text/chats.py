@@ -90,8 +90,8 @@ class Fresh:
         return b",".join([messages, self.message(b"assistant", 512), self.message(b"user", 256)])
 
     @staticmethod
-    def body(messages):
-        return b'{"model":"%s","max_tokens":1,"stream":true,"messages":[%s]}' % (MODEL.encode(), messages)
+    def body(messages, tokens=1):
+        return b'{"model":"%s","max_tokens":%d,"stream":true,"messages":[%s]}' % (MODEL.encode(), tokens, messages)
 
 
 def turns_of(messages):

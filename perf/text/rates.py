@@ -14,6 +14,8 @@ from servers import VIP, by_part, computed, spent
 PROMPT = 400_000
 RATE = 100
 CONVERSATIONS = 16
+# Connections; name, bytes of the first turn, conversations, turns, tokens of an answer.
+MIXTURE = [(48, "streams", 2048, 600, 4, 32), (16, "short", 8192, 500, 2, 1), (4, "long", 65536, 40, 6, 1)]
 STREAMED = ["--ttft", 5, "--itl", 5, "--tokens", 32]
 
 
@@ -24,9 +26,9 @@ def long_prompts(run, shards, seconds):
         fresh, tokens = Fresh(Writer(100 + shards)), Tokens(run.folder / "model")
         # They grow to over the size in the time.
         chats = [fresh.messages(PROMPT * 9 // 10) for _ in range(CONVERSATIONS)]
-        for chat in chats:
+        for number, chat in enumerate(chats):
             send(VIP["exact"], fresh.body(chat))
-            world.engines[0].hold(tokens.of(turns_of(chat)))
+            world.engines[number % 2].hold(tokens.of(turns_of(chat)))
         world.gateway.wait_events()
 
         def next_turn(number):
@@ -44,7 +46,7 @@ def long_prompts(run, shards, seconds):
             ("cold, blind", "blind", cold, "–"),
         ]:
             rows.append([name, *at_rate(world, VIP[vip], make, seconds), target])
-    head = ["400 KB prompts", "a second", "answered", "failed", "cores: request's way", "events", "rest", "p50 ms", "p99 ms", "begun late p99 ms", "expected in the cache", "misses", "target (E3)"]  # fmt: skip
+    head = ["400 KB prompts", "a second", "answered", "failed", "cores: request's way", "events", "rest", "CPU µs a request", "p50 ms", "p99 ms", "begun late p99 ms", "expected in the cache", "misses", "target (E3)"]  # fmt: skip
     return {"head": head, "rows": rows, "notes": [f"{seconds} s each at {RATE} a second, {CONVERSATIONS} conversations; the share of a core is CPU time over the time that the load took."]}  # fmt: skip
 
 
@@ -60,7 +62,8 @@ def at_rate(world, port, make, seconds):
     of = lambda values, share: f"{1000 * values[int(len(values) * share)]:.1f}" if values else "–"
     cores = [f"{parts[part] / 1e9 / took:.3f}" for part in ("way", "events", "rest")]
     hit = f"{100 * predicted / prompt:.0f} %" if prompt else "–"
-    return [f"{len(times) / took:.1f}", len(times), len(paced.faults), *cores, of(times, 0.5), of(times, 0.99), of(late, 0.99), hit, f"{misses:.0f}"]  # fmt: skip
+    each = f"{parts['way'] / 1000 / max(1, len(times)):.0f}"
+    return [f"{len(times) / took:.1f}", len(times), len(paced.faults), *cores, each, of(times, 0.5), of(times, 0.99), of(late, 0.99), hit, f"{misses:.0f}"]  # fmt: skip
 
 
 def mixed(run, shards, seconds):
@@ -68,15 +71,11 @@ def mixed(run, shards, seconds):
     with World(run, shards, pace=STREAMED) as world:
         before, cpu = world.gateway.turns(), computed(world.gateway.process.pid)
         url = f"http://127.0.0.1:{VIP['exact']}"
-        loads = [
-            ["--connections", 48, "--stream", "--size", 2048, "--turns", 4],
-            ["--connections", 16, "--size", 8192, "--turns", 2, "--max-tokens", 1],
-            ["--connections", 4, "--size", 65536, "--turns", 6, "--max-tokens", 1],
-        ]
-        bench = [run.binary, "bench", "--url", url, "--model", "org/qwen3", "--duration", seconds]
+        bench = [run.binary, "bench", "--url", url, "--duration", seconds, "--connections"]
+        loads = [[*bench, many, "--bodies", bodies_file(run, *shape)] for many, *shape in MIXTURE]
         running = [
-            subprocess.Popen([str(part) for part in [*bench, *load, "--seed", at]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for at, load in enumerate(loads)
+            subprocess.Popen([str(part) for part in load], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for load in loads
         ]  # fmt: skip
         faults = []
         large = threading.Thread(target=large_prompts, args=(seconds, faults))
@@ -91,6 +90,18 @@ def mixed(run, shards, seconds):
     row = [f"{shards}", f"{turns['all']:.0f}", million("128"), million("256"), longest, f"{cores['way']:.2f}"]
     head = ["shards", "turns of loops", "over 128 µs of CPU", "over 256 µs (E5: under 1 in 10^6 over 200)", "longest of each shard (stage)", "cores"]
     return {"head": head, "rows": [row], "notes": [f"Misses: {misses}. " + ("; ".join(faults) or "No request failed.")]}
+
+
+def bodies_file(run, name, size, chats, turns, tokens):
+    """Conversations turn by turn, one body a line. No usage is asked for: simulated engines count other tokens."""
+    fresh, path = Fresh(Writer(size)), run.folder / f"bodies-{name}.jsonl"
+    with open(path, "wb") as file:
+        for _ in range(chats):
+            messages = fresh.messages(size)
+            for _ in range(turns):
+                file.write(fresh.body(messages, tokens) + b"\n")
+                messages = fresh.more(messages)
+    return path
 
 
 def large_prompts(seconds, faults):

@@ -20,8 +20,8 @@ const IDS: Nanos = 3;
 const ENCODE_FAST: Nanos = 6;
 const ENCODE_REFERENCE: Nanos = 600;
 /// A byte of a long run through the fast tokenizer, which merges it piece by piece: random letters took 50 ns in runs of
-/// 128 to 1,024, 135 in one of 16,000, and 200 in one of a million (`perf/results/2026-12-01-text-shards.md`).
-const MERGE: Nanos = 130;
+/// 128 to 1,024, 60 in those of 4,096, and 70 in those of 16,000 (`perf/results/2026-12-01-text-shards.md`).
+const MERGE: Nanos = 70;
 
 /// Bytes of a run that no word has.
 const RUN: usize = 64;

@@ -3,7 +3,7 @@
 
 use crate::{Fault, Peer};
 use ::llm_tokenizer::chat_template::ChatTemplateParams;
-use ::llm_tokenizer::traits::{Encoder, Tokenizer};
+use ::llm_tokenizer::traits::Tokenizer;
 use ::llm_tokenizer::{CacheConfig, CachedTokenizer, HuggingFaceTokenizer};
 use serde_json::Value;
 use std::path::Path;

@@ -21,8 +21,12 @@ const SOURCES: [&str; 3] = [
 const KINDS: [&str; 3] = ["cold", "next turn", "again"];
 
 /// Name, bytes of a conversation, and how many of them.
-const SIZES: [(&str, usize, usize); 4] =
-    [("8 KB", 8 << 10, 120), ("8k tokens", 32 << 10, 60), ("32k tokens", 128 << 10, 16), ("128k tokens", 512 << 10, 5)];
+const SIZES: [(&str, usize, usize); 4] = [
+    ("8 KB", 8 << 10, 120),
+    ("8k tokens", 32 << 10, 60),
+    ("32k tokens", 128 << 10, 16),
+    ("128k tokens", 512 << 10, 5),
+];
 
 /// What cannot be measured, in words.
 type Fault = Box<dyn std::error::Error + Send + Sync>;
@@ -72,7 +76,7 @@ fn run(folder: &Path) -> Result<(), Fault> {
 
 /// Times by peer and kind; whose turn it is changes with each conversation.
 fn measure(peers: &mut [Box<dyn Peer>], bytes: usize, many: usize) -> Result<Vec<[Vec<f64>; 3]>, Fault> {
-    let mut writer = Writer::new(bytes as u64);
+    let (mut writer, many_peers) = (Writer::new(bytes as u64), peers.len());
     let mut micros: Vec<[Vec<f64>; 3]> = peers.iter().map(|_| Default::default()).collect();
     for number in 0..many {
         let mut turns = writer.conversation(bytes);
@@ -82,7 +86,7 @@ fn measure(peers: &mut [Box<dyn Peer>], bytes: usize, many: usize) -> Result<Vec
         let next = body(&turns);
         for (kind, body) in [&cold, &next, &next].into_iter().enumerate() {
             let mut counts = Vec::new();
-            for at in (0..peers.len()).map(|at| (at + number) % peers.len()) {
+            for at in (0..many_peers).map(|at| (at + number) % many_peers) {
                 let begun = cpu_micros();
                 counts.push(peers[at].tokens(body)?);
                 micros[at][kind].push(cpu_micros() - begun);
@@ -109,7 +113,8 @@ impl Writer {
     fn text(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 64);
         while text.len() < bytes {
-            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let at = (self.seed >> 33) as usize % (self.words.len() - 16);
             text.extend(self.words[at..at + 1 + (self.seed >> 60) as usize].iter().copied());
         }
