@@ -6,7 +6,7 @@
 
 mod gate;
 
-pub use gate::GateEnvironment;
+pub use gate::{GateEnvironment, PairAdmission};
 
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
@@ -264,6 +264,9 @@ mod tests {
             ("LLB_FC_WARMUP_MS", "7"),
             ("LLB_FC_TENANT_MAX_SHARE_PCT", "8"),
             ("LLB_FC_EXPOSE_HEADERS", "off"),
+            ("LLB_PD_MAX_INFLIGHT_PER_EP", "9"),
+            ("LLB_PD_QUEUE_DEPTH_PER_EP", "10"),
+            ("LLB_PD_MAX_PARK_SEC", "11"),
         ]);
         assert!(warnings.is_empty(), "{warnings:?}");
         let tuning = Tuning {
@@ -300,6 +303,11 @@ mod tests {
                 warmup: Some(7 * MILLISECOND),
                 tenant_share: Some(8),
                 expose: Some(false),
+                pairs: PairAdmission {
+                    per_prefill: Some(9),
+                    queue_per_prefill: Some(10),
+                    wait: Some(11 * SECOND),
+                },
             },
             pair_phase: 3_600 * SECOND,
             origin_errors: 0,
@@ -322,6 +330,7 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_PD_QUEUE_DEPTH_PER_EP", "65", "from 0 to 64; it is taken as unset"),
             ("LLB_FC_MODE", "inherit", "none of off, observe, enforce; it is taken as unset"),
             ("LLB_FC_MAX_OUTSTANDING", "100001", "from 0 to 100000; it is taken as unset"),
             ("LLB_FC_TENANT_MAX_SHARE_PCT", "101", "from 0 to 100; it is taken as unset"),

@@ -61,6 +61,10 @@ pub enum Fault {
     AdmissionQueueTimeout,
     /// Its rule was taken back while it waited for its turn.
     AdmissionDrained,
+    /// The first of these by the older variables of pairs (`LLB_PD_MAX_INFLIGHT_PER_EP`).
+    PairsOverloaded,
+    /// The same of a turn that did not come in time.
+    PairParkTimeout,
     /// The request carries a handshake between prefill and decode, which is the gateway's to make.
     HandshakeCarried,
     /// No endpoint could take one half of a pair, and none takes whole requests.
@@ -95,17 +99,15 @@ pub struct Refusal {
 impl Fault {
     /// Whether the capacity gate said so.
     pub const fn is_admission(self) -> bool {
-        use Fault::{
-            AdmissionCapacity, AdmissionDrained, AdmissionNoCapacity, AdmissionQueueTimeout,
-            AdmissionTenantShare,
-        };
         matches!(
             self,
-            AdmissionCapacity
-                | AdmissionTenantShare
-                | AdmissionNoCapacity
-                | AdmissionQueueTimeout
-                | AdmissionDrained
+            Fault::AdmissionCapacity
+                | Fault::AdmissionTenantShare
+                | Fault::AdmissionNoCapacity
+                | Fault::AdmissionQueueTimeout
+                | Fault::AdmissionDrained
+                | Fault::PairsOverloaded
+                | Fault::PairParkTimeout
         )
     }
 
@@ -154,6 +156,22 @@ impl Fault {
                 0,
                 Gateway,
             ),
+            _ if self.is_admission() => self.of_admission(),
+            _ => self.of_pair(),
+        };
+        let kind = match (status, blame) {
+            (429, _) => "rate_limit_error",
+            (400..=499, _) => "invalid_request_error",
+            (_, Client) => "invalid_request_error",
+            _ => "server_error",
+        };
+        Refusal { status, code, kind, message, retry_after, blame }
+    }
+
+    /// Those of the capacity gate.
+    const fn of_admission(self) -> (u16, &'static str, &'static str, u8, Blame) {
+        use Blame::{Client, Gateway};
+        match self {
             Fault::AdmissionCapacity => (
                 429,
                 "admission_capacity",
@@ -174,18 +192,16 @@ impl Fault {
             Fault::AdmissionQueueTimeout => {
                 (504, "admission_queue_timeout", "its turn did not come in time", 1, Gateway)
             }
-            Fault::AdmissionDrained => {
+            Fault::PairsOverloaded => {
+                (429, "pd_overloaded", "the prefill endpoints have as many requests as they may", 1, Client)
+            }
+            Fault::PairParkTimeout => {
+                (504, "pd_admission_park_timeout", "no prefill endpoint became free in time", 1, Gateway)
+            }
+            _ => {
                 (503, "admission_drained", "the service was taken back while the request waited", 1, Gateway)
             }
-            _ => self.of_pair(),
-        };
-        let kind = match (status, blame) {
-            (429, _) => "rate_limit_error",
-            (400..=499, _) => "invalid_request_error",
-            (_, Client) => "invalid_request_error",
-            _ => "server_error",
-        };
-        Refusal { status, code, kind, message, retry_after, blame }
+        }
     }
 
     /// The part of [`Fault::refusal`] that is about pairs of prefill and decode.
@@ -251,7 +267,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Every fault with the status and code that clients and scripts rely on.
-    const EXPECTED: [(Fault, u16, &str); 28] = [
+    const EXPECTED: [(Fault, u16, &str); 30] = [
         (Fault::Malformed(Malformed::HostTwice), 400, "bad_request"),
         (Fault::BadJson, 400, "invalid_json"),
         (Fault::HeadTimeout, 408, "head_timeout"),
@@ -280,6 +296,8 @@ mod tests {
         (Fault::PrefillFailed, 502, "pd_sg_prefill_failed"),
         (Fault::DecodeDied, 502, "pd_decode_backend_died"),
         (Fault::HandshakeCarried, 400, "pd_handshake_carried"),
+        (Fault::PairsOverloaded, 429, "pd_overloaded"),
+        (Fault::PairParkTimeout, 504, "pd_admission_park_timeout"),
     ];
 
     /// Breaks the build when a fault is added without a row above.
@@ -313,6 +331,8 @@ mod tests {
             Fault::PrefillFailed => 25,
             Fault::DecodeDied => 26,
             Fault::HandshakeCarried => 27,
+            Fault::PairsOverloaded => 28,
+            Fault::PairParkTimeout => 29,
         }
     }
 

@@ -231,7 +231,10 @@ impl<R: Ring> Flow<R> {
         if let Some(service) = &exchange.route.service {
             service.service.admission.count(decided);
         }
+        let by_pairs = exchange.route.service.as_ref().is_some_and(|own| own.service.rule.gate.by_pairs);
         let fault = match decided {
+            Decided::QueueTimeout if by_pairs => Fault::PairParkTimeout,
+            Decided::Capacity if by_pairs => Fault::PairsOverloaded,
             Decided::TenantShare => Fault::AdmissionTenantShare,
             Decided::NoCapacity => Fault::AdmissionNoCapacity,
             Decided::QueueTimeout => Fault::AdmissionQueueTimeout,

@@ -139,7 +139,7 @@ impl<R: Ring> Flow<R> {
         exchange: &mut Exchange,
         service: &ShardService,
     ) -> Result<(), Fault> {
-        self.choose_alone(exchange, service, Role::Normal).map_err(|_| Fault::PairUnavailable)?;
+        self.choose_alone(exchange, service, Role::Normal).map_err(of_pair)?;
         exchange.pair = None;
         service.counts.borrow_mut().pairs.count(PairCount::FellBack);
         Ok(())
@@ -154,7 +154,7 @@ impl<R: Ring> Flow<R> {
     ) -> Result<(), Fault> {
         self.choose_alone(exchange, service, Role::Normal)
             .or_else(|_| self.choose_alone(exchange, service, Role::Decode))
-            .map_err(|_| Fault::PairUnavailable)
+            .map_err(of_pair)
     }
 
     /// An endpoint of one role for a whole request, by the rule's selector.
@@ -171,4 +171,9 @@ impl<R: Ring> Flow<R> {
         self.break_promise(exchange);
         Ok(())
     }
+}
+
+/// Nobody could be chosen: of a pair that is its own fault, unless the gate holds everybody back.
+fn of_pair(fault: Fault) -> Fault {
+    if fault.is_admission() { fault } else { Fault::PairUnavailable }
 }

@@ -8,6 +8,7 @@ use crate::forward;
 use crate::gate;
 use warmpath_core::fault::{Fault, Refusal};
 use warmpath_core::receipt::Outcome;
+use warmpath_core::shared::Decided;
 use warmpath_parser::http1::{Method, write};
 use warmpath_ring::{Payload, Ring};
 
@@ -28,6 +29,11 @@ impl<R: Ring> Flow<R> {
         let mut lines = Vec::new();
         if fault == Fault::ModelUnavailable {
             details.push(("model", String::from_utf8_lossy(exchange.facts.model.bytes()).into()));
+        }
+        if fault == Fault::AdmissionNoCapacity
+            && let Some(service) = &exchange.route.service
+        {
+            service.service.admission.count(Decided::NoCapacity);
         }
         if fault.is_admission() {
             gate::tell(

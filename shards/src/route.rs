@@ -14,7 +14,6 @@ use warmpath_core::fleet::Excluded;
 use warmpath_core::prefix_path;
 use warmpath_core::rule::Selector;
 use warmpath_core::session::client_hash;
-use warmpath_core::shared::Decided;
 use warmpath_core::table::{NoRoute, Service};
 use warmpath_parser::http1::{Field, Framing, Method};
 use warmpath_parser::json::{self, JsonLimits, Kind, Member, Members};
@@ -202,7 +201,6 @@ impl<R: Ring> Flow<R> {
     /// Why nobody is left to choose.
     fn nobody(&self, exchange: &Exchange, service: &Service) -> Fault {
         if service.is_full() {
-            service.admission.count(Decided::NoCapacity);
             return Fault::AdmissionNoCapacity;
         }
         match exchange.route.tried == Excluded::default() {

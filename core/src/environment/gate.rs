@@ -1,8 +1,9 @@
-//! `LLB_FC_…`: what the environment says of admission, for rules that are silent. Owns the names and their ranges.
+//! `LLB_FC_…`, and the older `LLB_PD_…` of pairs: what the environment says of admission, for rules that are silent. Owns
+//! the names and their ranges.
 
 use super::Reading;
 use crate::rule::GateMode;
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Nanos, SECOND};
 
 /// Requests that a ceiling may allow at most; as `fc_max_outstanding` and its siblings.
 pub const CEILING_MAX: u64 = 100_000;
@@ -36,25 +37,43 @@ pub struct GateEnvironment {
     pub tenant_share: Option<u8>,
     /// `LLB_FC_EXPOSE_HEADERS`.
     pub expose: Option<bool>,
+    /// The older gate of pairs.
+    pub pairs: PairAdmission,
+}
+
+/// What held pairs back before there were `fc_` members: in force where a rule with prefill and decode endpoints, and
+/// `LLB_FC_MODE`, say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairAdmission {
+    /// `LLB_PD_MAX_INFLIGHT_PER_EP`: requests at one prefill endpoint.
+    pub per_prefill: Option<u32>,
+    /// `LLB_PD_QUEUE_DEPTH_PER_EP`: requests that may wait for each prefill endpoint, to 64.
+    pub queue_per_prefill: Option<u32>,
+    /// `LLB_PD_MAX_PARK_SEC`: how long; unset: as long as prefill may take.
+    pub wait: Option<Nanos>,
 }
 
 pub(super) fn read<F: Fn(&str) -> Option<String>>(reading: &mut Reading<F>) -> GateEnvironment {
     let mode = mode(reading);
     let (adaptive, expose) = (reading.switch("LLB_FC_ADAPTIVE"), reading.switch("LLB_FC_EXPOSE_HEADERS"));
     let mut given = |name, most| reading.optional(name, 0..=most, "it is taken as unset").filter(|n| *n > 0);
-    let mut ceiling = |name| given(name, CEILING_MAX).map(|most| most as u32);
     GateEnvironment {
         mode,
-        outstanding: ceiling("LLB_FC_MAX_OUTSTANDING"),
-        per_endpoint: ceiling("LLB_FC_EP_MAX_INFLIGHT"),
-        per_prefill: ceiling("LLB_FC_PREFILL_MAX_INFLIGHT"),
-        per_decode: ceiling("LLB_FC_DECODE_MAX_INFLIGHT"),
+        outstanding: given("LLB_FC_MAX_OUTSTANDING", CEILING_MAX).map(|most| most as u32),
+        per_endpoint: given("LLB_FC_EP_MAX_INFLIGHT", CEILING_MAX).map(|most| most as u32),
+        per_prefill: given("LLB_FC_PREFILL_MAX_INFLIGHT", CEILING_MAX).map(|most| most as u32),
+        per_decode: given("LLB_FC_DECODE_MAX_INFLIGHT", CEILING_MAX).map(|most| most as u32),
         queue: given("LLB_FC_MAX_QUEUE_DEPTH", QUEUE_MAX).map(|depth| depth as u32),
         wait: given("LLB_FC_MAX_QUEUE_WAIT_MS", WAIT_MAX_MS).map(|wait| wait * MILLISECOND),
         adaptive,
         warmup: given("LLB_FC_WARMUP_MS", WAIT_MAX_MS).map(|warmup| warmup * MILLISECOND),
         tenant_share: given("LLB_FC_TENANT_MAX_SHARE_PCT", 100).map(|share| share as u8),
         expose,
+        pairs: PairAdmission {
+            per_prefill: given("LLB_PD_MAX_INFLIGHT_PER_EP", CEILING_MAX).map(|most| most as u32),
+            queue_per_prefill: given("LLB_PD_QUEUE_DEPTH_PER_EP", 64).map(|depth| depth as u32),
+            wait: given("LLB_PD_MAX_PARK_SEC", 3_600).map(|seconds| seconds * SECOND),
+        },
     }
 }
 

@@ -79,7 +79,7 @@ pub fn restore(
         given.served()?;
     }
     let mut rule = build::rule(&service, &endpoints, environment, fresh_id)?;
-    rule.gate = gate::gate(&service, &environment.gate);
+    rule.gate = gate::gate(&service, &endpoints, environment);
     let without_exact = match exact::exact(&service, environment) {
         Ok(exact) => {
             rule.exact = exact;

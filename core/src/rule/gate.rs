@@ -32,6 +32,8 @@ pub struct GateTerms {
     pub tenant_share: Said<u8>,
     /// `fc_expose_headers`: refusals tell the gate's numbers.
     pub expose: Said<bool>,
+    /// It is in force by the older variables of pairs alone: refusals carry the codes of that time.
+    pub by_pairs: bool,
 }
 
 impl Default for GateTerms {
@@ -50,6 +52,7 @@ impl Default for GateTerms {
             warmup: Said::default(),
             tenant_share: Said::default(),
             expose: Said::default(),
+            by_pairs: false,
         }
     }
 }

@@ -2,24 +2,25 @@
 //! that 0 and `inherit` say nothing.
 
 use super::given::Given;
-use crate::environment::GateEnvironment;
-use crate::rule::{GateMode, GateTerms, Said, WAIT};
+use crate::environment::{Environment, GateEnvironment, PairAdmission};
+use crate::rule::{By, GateMode, GateTerms, Said, WAIT};
 use crate::{MILLISECOND, Nanos};
 
 /// The gate of a rule. What the environment says is for rules of inference services alone (`sse_mode`,
 /// `pd_disagg_mode`), and for those that say anything of the gate themselves.
-pub(super) fn gate(service: &Given, environment: &GateEnvironment) -> GateTerms {
+pub(super) fn gate(service: &Given, endpoints: &[Given], environment: &Environment) -> GateTerms {
     let mode = GateMode::from_word(service.text("fc_mode"));
     let is_meant = mode.is_some() || service.flag("sse_mode") || service.flag("pd_disagg_mode");
-    let env = if is_meant { *environment } else { GateEnvironment::default() };
+    let env = if is_meant { environment.gate } else { GateEnvironment::default() };
     let number = |name: &str| Some(service.int(name)).filter(|given| *given > 0);
     let ceiling = |name: &str, env| Said::of(number(name).map(|most| most as u32), env, 0);
     let time = |name: &str| number(name).map(|ms| ms.unsigned_abs() * MILLISECOND);
-    GateTerms {
+    let older = if service.flag("pd_disagg_mode") { env.pairs } else { PairAdmission::default() };
+    let terms = GateTerms {
         mode: Said::of(mode, env.mode, GateMode::Off),
         outstanding: ceiling("fc_max_outstanding", env.outstanding),
         per_endpoint: ceiling("fc_ep_max_inflight", env.per_endpoint),
-        per_prefill: ceiling("fc_prefill_max_inflight", env.per_prefill),
+        per_prefill: ceiling("fc_prefill_max_inflight", env.per_prefill.or(older.per_prefill)),
         per_decode: ceiling("fc_decode_max_inflight", env.per_decode),
         queue: ceiling("fc_max_queue_depth", env.queue),
         wait: Said::of(time("fc_max_queue_wait_ms"), env.wait, WAIT),
@@ -33,6 +34,24 @@ pub(super) fn gate(service: &Given, environment: &GateEnvironment) -> GateTerms 
             0,
         ),
         expose: Said::of(switch(service, "fc_expose_headers"), env.expose, false),
+        by_pairs: false,
+    };
+    match (terms.mode.by, older.per_prefill) {
+        (By::Default, Some(_)) => of_pairs(terms, &older, endpoints, environment.pair_phase),
+        _ => terms,
+    }
+}
+
+/// The older gate: requests wait for any prefill endpoint, as many as all of them have places.
+fn of_pairs(terms: GateTerms, older: &PairAdmission, endpoints: &[Given], prefill: Nanos) -> GateTerms {
+    let prefills = endpoints.iter().filter(|endpoint| endpoint.int("ep_role") == 1).count() as u32;
+    let places = older.queue_per_prefill.map(|each| each * prefills);
+    GateTerms {
+        mode: Said { value: GateMode::Enforce, by: By::Environment },
+        queue: Said::of(None, places, 0),
+        wait: Said::of(None, older.wait, prefill),
+        by_pairs: true,
+        ..terms
     }
 }
 
@@ -50,7 +69,7 @@ fn switch(service: &Given, name: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use crate::SECOND;
-    use crate::environment::{Environment, GateEnvironment};
+    use crate::environment::{Environment, GateEnvironment, PairAdmission};
     use crate::rule::{By, GateMode, GateTerms, Rule};
     use serde_json::{Map, Value, json};
 
@@ -121,5 +140,30 @@ mod tests {
         assert_eq!(rule(left_out, GateEnvironment::default()).unwrap().gate.wait.value, 5 * SECOND);
         let null = rule(json!({"fc_max_outstanding": null}), GateEnvironment::default()).unwrap_err();
         assert_eq!(null.status, 422);
+    }
+
+    #[test]
+    fn the_older_variables_of_pairs_hold_where_nothing_newer_is_said() {
+        let pairs = PairAdmission { per_prefill: Some(4), queue_per_prefill: Some(8), wait: None };
+        let env = |mode| Environment {
+            gate: GateEnvironment { pairs, mode, ..GateEnvironment::default() },
+            ..Environment::default()
+        };
+        let gate = |members: Value, mode| {
+            let mut service = json!({"externalIP": "127.0.0.1", "port": 8080, "pd_disagg_mode": true});
+            service.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            let endpoint =
+                |port: u16, role: u8| json!({"endpointIP": "127.0.0.1", "targetPort": port, "ep_role": role});
+            let endpoints = [endpoint(1, 1), endpoint(2, 1), endpoint(3, 2)];
+            let body = json!({"serviceArguments": service, "endpoints": endpoints});
+            super::super::parse(&body, &env(mode), || "id".into()).unwrap().gate
+        };
+        let older = gate(json!({}), None);
+        assert_eq!((older.mode.value, older.by_pairs), (GateMode::Enforce, true));
+        assert_eq!((older.per_prefill.value, older.queue.value, older.wait.value), (4, 16, 30 * SECOND));
+        let off = gate(json!({"fc_mode": "off"}), None);
+        assert_eq!((off.mode.value, off.by_pairs, off.per_prefill.value), (GateMode::Off, false, 4));
+        let newer = gate(json!({}), Some(GateMode::Observe));
+        assert_eq!((newer.mode.value, newer.by_pairs, newer.queue.value), (GateMode::Observe, false, 0));
     }
 }
