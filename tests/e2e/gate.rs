@@ -14,6 +14,7 @@ on_both_drivers!(
     one_tenant_leaves_room_for_others,
     an_endpoint_has_no_more_than_its_share,
     observed_only_nobody_is_refused,
+    the_older_variables_hold_pairs_back,
 );
 
 const ONE: usize = 1;
@@ -242,4 +243,33 @@ fn observed_only_nobody_is_refused(driver: Driver) {
         engine.answer("done");
         assert_eq!(client.reply().status, 200);
     }
+}
+
+/// One prefill engine that may have one request, one place to wait, for a second.
+fn the_older_variables_hold_pairs_back(driver: Driver) {
+    let (prefill, decode) = (Origin::start(), Origin::start());
+    let mut rule = rule_with(
+        free_address(),
+        &[prefill.addr, decode.addr],
+        json!({"pd_disagg_mode": true, "explain_header": "off"}),
+    );
+    rule["endpoints"][0]["ep_role"] = 1.into();
+    rule["endpoints"][1]["ep_role"] = 2.into();
+    let variables = [
+        ("LLB_PD_MAX_INFLIGHT_PER_EP", "1"),
+        ("LLB_PD_QUEUE_DEPTH_PER_EP", "1"),
+        ("LLB_PD_MAX_PARK_SEC", "1"),
+    ];
+    let gateway = Gateway::start_in(driver, &[rule], &["--shards", "1"], &variables);
+    let mut first = gateway.client();
+    first.send(&ask("r0"));
+    let mut engine = prefill.accept();
+    engine.request();
+    let mut waits = sends(&gateway, "r1", 1);
+    let overloaded = gateway.client().ask(&ask("r2"));
+    assert_eq!((overloaded.status, overloaded.error_code().as_str()), (429, "pd_overloaded"));
+    assert_eq!(overloaded.header("retry-after"), Some("1"));
+    let late = waits.reply();
+    assert_eq!((late.status, late.error_code().as_str()), (504, "pd_admission_park_timeout"));
+    assert!(prefill.try_accept().is_none() && decode.try_accept().is_none(), "no engine heard of them");
 }
