@@ -8,6 +8,7 @@ pub mod run;
 
 use std::sync::Arc;
 use warmpath_core::Nanos;
+use warmpath_core::engine::Engine;
 use warmpath_core::engine::telemetry::Telemetry;
 use warmpath_core::shared::EndpointState;
 use warmpath_core::table::Table;
@@ -44,7 +45,7 @@ impl Scrape {
 #[derive(Debug)]
 struct Scraper {
     state: Arc<EndpointState>,
-    telemetry: &'static Telemetry,
+    engine: Engine,
     number: u64,
 }
 
@@ -63,30 +64,29 @@ impl Scrapers {
         let before = std::mem::take(&mut self.all);
         let first_new = self.next_number;
         for service in table.services().filter(|service| service.rule.enabled && service.rule.asks_load()) {
-            let Some(telemetry) = service.rule.engine.telemetry() else { continue };
             for state in &service.endpoints {
-                self.want(state, telemetry, &before);
+                self.want(state, service.rule.engine, &before);
             }
         }
         self.all.iter().map(|scraper| scraper.number).filter(|number| *number >= first_new).collect()
     }
 
     /// Rules of different engines over one endpoint are at odds; the first is asked.
-    fn want(&mut self, state: &Arc<EndpointState>, telemetry: &'static Telemetry, before: &[Scraper]) {
+    fn want(&mut self, state: &Arc<EndpointState>, engine: Engine, before: &[Scraper]) {
         let same = |scraper: &&Scraper| scraper.state.address() == state.address();
         if self.all.iter().find(same).is_some() {
             return;
         }
-        let known = before.iter().find(same).filter(|known| std::ptr::eq(known.telemetry, telemetry));
+        let known = before.iter().find(same).filter(|known| known.engine == engine);
         let number = known.map_or(self.next_number, |known| known.number);
         self.next_number = self.next_number.max(number + 1);
-        self.all.push(Scraper { state: state.clone(), telemetry, number });
+        self.all.push(Scraper { state: state.clone(), engine, number });
     }
 
-    /// Whom a scraper asks, and what; `None` once it is not wanted any more.
+    /// Whom a scraper asks, and what; `None` once it is not wanted any more, or where an engine tells nothing.
     pub fn work(&self, number: u64) -> Option<(Arc<EndpointState>, &'static Telemetry)> {
         let scraper = self.all.iter().find(|scraper| scraper.number == number)?;
-        Some((scraper.state.clone(), scraper.telemetry))
+        Some((scraper.state.clone(), scraper.engine.telemetry()?))
     }
 
     /// Takes the answer of an endpoint: its status and whole body, or nothing.

@@ -17,7 +17,7 @@ use warmpath_core::{Nanos, SECOND};
 /// Bytes of a page; vLLM's has some sixty thousand.
 const PAGE_MAX: usize = 4 << 20;
 
-/// The longest wait for a page.
+/// The longest wait for a page, whatever the interval: the next question waits for it.
 const PATIENCE: Nanos = 5 * SECOND;
 
 /// The scrapers, shared by the tasks of the admin thread. Never borrowed across an await.
@@ -48,7 +48,7 @@ async fn scraper(number: u64, scrapers: SharedScrapers, outside: Outside, interv
     loop {
         let start = Instant::now();
         let Some((state, telemetry)) = scrapers.borrow().work(number) else { return };
-        let page = probe::page(state.address(), telemetry.path, PATIENCE.min(interval), PAGE_MAX).await.ok();
+        let page = probe::page(state.address(), telemetry.path, PATIENCE, PAGE_MAX).await.ok();
         let answer = page.as_ref().map(|(status, body)| (*status, body.as_ref()));
         scrapers.borrow_mut().took(number, answer, (outside.now)());
         sleep_until(start + spread(interval, (outside.random)())).await;

@@ -218,7 +218,9 @@ fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<Chec
         _ => None,
     };
     if rank.zip(pinned).is_some_and(|(rank, pinned)| rank != pinned) {
+        // Prefill would run where it was sent, and decode look for it where the room leads.
         engine.state().stats.violation("rank_mismatch");
+        return Err(kind.transfer_failed("rank_mismatch"));
     }
     let rank = rank.or(pinned).unwrap_or_else(|| engine.next_rank());
     Ok(Checked { ask, rank, leg })

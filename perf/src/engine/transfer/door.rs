@@ -26,8 +26,7 @@ pub(crate) async fn serve(engine: Arc<Engine>, listener: std::net::TcpListener) 
 }
 
 async fn guest(engine: &Engine, mut stream: TcpStream) {
-    let mut faults = engine.faults.subscribe();
-    if faults.borrow().pd_door == Some(Door::Refuse) {
+    if engine.faults.borrow().pd_door == Some(Door::Refuse) {
         return;
     }
     let (reading, mut writing) = stream.split();
@@ -36,20 +35,18 @@ async fn guest(engine: &Engine, mut stream: TcpStream) {
     if reading.read_line(&mut line).await.is_err() {
         return;
     }
-    if faults.wait_for(|faults| faults.pd_door != Some(Door::Stall)).await.is_err() {
-        return;
-    }
     let Ok(knock) = serde_json::from_str::<Knock>(&line) else { return };
     let mut rest = String::new();
     let parcel = tokio::select! {
-        parcel = answer(engine, &knock) => parcel,
-        // Decode left: nothing else comes behind its line.
+        biased;
+        // Decode left: nothing else comes behind its line, and nothing is taken for it.
         _ = reading.read_line(&mut rest) => {
             if let Ok(room) = knock.name.parse() {
                 engine.shelf.leave(room);
             }
             return;
         }
+        parcel = answer(engine, &knock) => parcel,
     };
     if let Parcel::Blocks(blocks) = &parcel {
         engine.state().stats.pair.blocks_sent += blocks;
@@ -60,6 +57,8 @@ async fn guest(engine: &Engine, mut stream: TcpStream) {
 }
 
 async fn answer(engine: &Engine, knock: &Knock) -> Parcel {
+    let mut faults = engine.faults.subscribe();
+    let _ = faults.wait_for(|faults| faults.pd_door != Some(Door::Stall)).await;
     if engine.faults.borrow().pd_door == Some(Door::Forget) {
         return Parcel::Refused(UNKNOWN.into());
     }

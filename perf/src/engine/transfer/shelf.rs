@@ -1,7 +1,7 @@
 //! What a prefill engine keeps for decode: computed prompts by handle, each until it is taken or its lease ends, and
 //! rooms in which two legs meet. Must never give the same thing twice.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ struct Room {
 struct Things {
     held: BTreeMap<String, (Computed, Instant)>,
     rooms: HashMap<u64, Room>,
-    spent: HashSet<String>,
+    /// Whether it was taken, else it ended in vain.
+    spent: HashMap<String, bool>,
     expired: u64,
 }
 
@@ -74,7 +75,7 @@ impl Shelf {
         for name in ended {
             things.held.remove(&name);
             things.expired += 1;
-            things.remember(name);
+            things.remember(name, false);
         }
         things
     }
@@ -82,7 +83,7 @@ impl Shelf {
     /// Keeps a computed prompt until it is taken, or for as long as the lease; false if the handle was used before.
     pub fn hold(&self, handle: &str, computed: Computed, lease: Duration) -> bool {
         let mut things = self.things();
-        if things.held.contains_key(handle) || things.spent.contains(handle) {
+        if things.held.contains_key(handle) || things.spent.contains_key(handle) {
             return false;
         }
         things.held.insert(handle.to_owned(), (computed, Instant::now() + lease));
@@ -105,10 +106,10 @@ impl Shelf {
         let mut things = self.things();
         match things.held.remove(handle) {
             Some((computed, _)) => {
-                things.remember(handle.to_owned());
+                things.remember(handle.to_owned(), true);
                 parcel(computed, prompt)
             }
-            None if things.spent.contains(handle) => Parcel::Refused(STALE.into()),
+            None if things.spent.contains_key(handle) => Parcel::Refused(STALE.into()),
             None => Parcel::Refused(UNKNOWN.into()),
         }
     }
@@ -116,7 +117,7 @@ impl Shelf {
     /// Opens a room for prefill; false if one was there before.
     pub fn open(&self, room: u64) -> bool {
         let mut things = self.things();
-        if things.spent.contains(&room.to_string()) {
+        if things.spent.contains_key(&room.to_string()) {
             return false;
         }
         let entry = things.room(room);
@@ -134,24 +135,27 @@ impl Shelf {
     /// Prefill leaves a room.
     pub fn close(&self, room: u64) {
         let mut things = self.things();
+        let mut taken = false;
         if let Some(entry) = things.rooms.remove(&room) {
             entry.phase.send_if_modified(|phase| {
-                let open = *phase != Phase::Taken;
-                if open {
+                taken = *phase == Phase::Taken;
+                if !taken {
                     *phase = Phase::Closed;
                 }
-                open
+                !taken
             });
         }
-        things.remember(room.to_string());
+        things.remember(room.to_string(), taken);
     }
 
     /// Joins a room for decode: waits until prefill has computed the prompt.
     pub async fn join(&self, room: u64, prompt: u64) -> Parcel {
         let (phase, mut seen) = {
             let mut things = self.things();
-            if things.spent.contains(&room.to_string()) {
-                return Parcel::Refused(STALE.into());
+            match things.spent.get(&room.to_string()) {
+                Some(true) => return Parcel::Refused(STALE.into()),
+                Some(false) => return Parcel::Refused(ALONE.into()),
+                None => {}
             }
             let entry = things.room(room);
             if std::mem::replace(&mut entry.joined, true) {
@@ -188,11 +192,11 @@ impl Things {
         self.rooms.entry(room).or_insert_with(new)
     }
 
-    fn remember(&mut self, name: String) {
+    fn remember(&mut self, name: String, taken: bool) {
         if self.spent.len() >= REMEMBERED {
             self.spent.clear();
         }
-        self.spent.insert(name);
+        self.spent.insert(name, taken);
     }
 }
 
@@ -255,6 +259,7 @@ mod tests {
         assert!(shelf.open(1) && !shelf.open(1), "one prefill a room");
         let (parcel, ()) = tokio::join!(shelf.join(1, 7), async { shelf.close(1) });
         assert_eq!(parcel, Parcel::Refused(ALONE.into()));
+        assert_eq!(shelf.join(1, 7).await, Parcel::Refused(ALONE.into()), "who comes later finds nobody");
         assert!(shelf.open(2));
         let _first = shelf.ready(2, (7, 3));
         assert_eq!(shelf.join(2, 9).await, Parcel::Refused(OTHER_PROMPT.into()));
