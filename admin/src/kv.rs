@@ -41,7 +41,7 @@ pub struct KvEndpoint<'a> {
     pub fence: Option<Fence>,
 }
 
-/// The endpoints of all services with exact routing, in the order of their numbers.
+/// The endpoints of all services with exact routing whose blocks decide, in the order of their numbers.
 pub fn endpoints<'a>(table: &'a Table, report: Option<&'a KvReport>) -> Vec<KvEndpoint<'a>> {
     let reports: HashMap<u32, &SourceReport> =
         report.iter().flat_map(|r| &r.sources).map(|s| (s.source, s)).collect();
@@ -52,6 +52,7 @@ pub fn endpoints<'a>(table: &'a Table, report: Option<&'a KvReport>) -> Vec<KvEn
             .exact
             .iter()
             .flat_map(|exact| exact.sources.iter().zip(exact.fences()).enumerate())
+            .filter(|(index, _)| !service.not_by_blocks().contains(*index))
             .map(move |(index, (source, fence))| (service, index, source, fence))
     };
     let paired =

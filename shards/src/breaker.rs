@@ -25,6 +25,11 @@ impl Charge {
         Charge { endpoint, on_trial: reserved != Reserved::Plainly }
     }
 
+    /// Whether it is its breaker's trial, which nobody else gets meanwhile.
+    pub fn is_trial(&self) -> bool {
+        self.on_trial
+    }
+
     /// An attempt at the endpoint ended. What a charge that is not a trial any more is told counts as any other's.
     fn ended(&mut self, outcome: Outcome, terms: BreakerTerms, now: Nanos) -> Change {
         let breaker = self.endpoint.breaker();

@@ -24,8 +24,10 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return };
         let Some(service) = &exchange.route.service else { return };
         let pool = service.pools[exchange.route.endpoint];
-        // A body that is not held cannot be replayed, so it is not risked on a connection that idled.
-        let pooled = if exchange.uninspected { None } else { self.take_pooled(pool) };
+        // A body that is not held cannot be replayed, nor one that was before: it is not risked on a connection that
+        // idled.
+        let risked = exchange.uninspected || exchange.route.replayed;
+        let pooled = if risked { None } else { self.take_pooled(pool) };
         let Some(exchange) = &mut client.exchange else { return };
         match pooled {
             Some(mut upstream) => {

@@ -38,8 +38,8 @@ fn write_where(exchange: &Exchange, out: &mut Vec<u8>) {
         // A vector takes all that is written to it.
         let _ = write!(out, ", endpoint={}", endpoint.address());
     }
-    if let Some(pair) = &exchange.pair {
-        let _ = write!(out, ", prefill={}", pair.prefill());
+    if let Some(prefill) = exchange.pair.as_ref().and_then(|pair| pair.prefill()) {
+        let _ = write!(out, ", prefill={prefill}");
     }
     if let Some(rank) = route.rank.as_ref().and_then(|rank| rank.rank()) {
         let _ = write!(out, ", rank={rank}");

@@ -3,7 +3,7 @@
 //! other, and whatever is held is settled once. Must never know a dialect (core's pairing does), nor copy a leg's bytes.
 //!
 //! The decode leg is the exchange's ordinary one, with a body of the gateway's edition: all from dial to account stays
-//! as it is. The prefill leg is [`crate::prefill`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
+//! as it is. The prefill leg is [`crate::prefill`]'s, and who serves is [`crate::pair_choice`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
 //! prefill answered; where they meet (SGLang) it is sent as soon as prefill's request is on its way.
 
 use crate::breaker::Charge;
@@ -15,7 +15,7 @@ use crate::pair_choice::Chosen;
 use crate::prefill::PrefillLeg;
 use crate::services::ShardService;
 use crate::usage::Usage;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use warmpath_core::control::{Count, PairCount, PairEnd};
 use warmpath_core::engine::pairing::{
     self, Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, Pin, PrefillEnd, Rooms,
@@ -53,7 +53,8 @@ pub struct Pair {
     need: Need,
     rooms: Rooms,
     terms: Disaggregation,
-    prefill: SocketAddr,
+    /// Its prefill endpoint, once one is chosen.
+    prefill: Option<SocketAddr>,
     /// The client wants a stream.
     streams: bool,
     /// What prefill answered, and where in it what decode is given.
@@ -77,19 +78,22 @@ impl Pair {
     pub fn terms(&self) -> PairTerms<'_> {
         PairTerms {
             rooms: self.rooms,
-            bootstrap: SocketAddr::new(self.prefill.ip(), self.terms.bootstrap_port),
+            bootstrap: SocketAddr::new(
+                self.prefill.map_or(Ipv4Addr::UNSPECIFIED.into(), |prefill| prefill.ip()),
+                self.terms.bootstrap_port,
+            ),
             connector: Connector::Answered,
         }
     }
 
-    /// What receipts say of it.
-    pub fn receipt(&self, complete: bool) -> PairReceipt {
+    /// What receipts say of it, if it came so far that there is something to say.
+    pub fn receipt(&self, complete: bool) -> Option<PairReceipt> {
         let phase = if complete { PairPhase::Complete } else { self.phase };
-        PairReceipt { prefill: self.prefill, phase, prefill_took: self.prefill_took }
+        Some(PairReceipt { prefill: self.prefill?, phase, prefill_took: self.prefill_took })
     }
 
     /// Its prefill endpoint.
-    pub fn prefill(&self) -> SocketAddr {
+    pub fn prefill(&self) -> Option<SocketAddr> {
         self.prefill
     }
 
@@ -151,7 +155,7 @@ impl<R: Ring> Flow<R> {
             need,
             rooms: Rooms::draw(self.random.next(), need, None),
             terms,
-            prefill: rule.key.vip,
+            prefill: None,
             streams,
             answer: Vec::new(),
             handed: None,
@@ -199,23 +203,19 @@ impl<R: Ring> Flow<R> {
     fn settle_terms(&mut self, exchange: &mut Exchange, leg: &PrefillLeg) {
         let (Some(service), Some(pair)) = (&exchange.route.service, &mut exchange.pair) else { return };
         let rule = &service.service.rule;
-        let side = |at: usize| {
-            rule.endpoints
-                .get(at)
-                .map(|e| SocketAddr::new(e.address.ip(), e.side_port))
-                .unwrap_or(pair.prefill)
-        };
+        let side = |at: usize| rule.endpoints.get(at).map(|e| SocketAddr::new(e.address.ip(), e.side_port));
         pair.id.clear();
         if !exchange.headers.has(Field::XRequestId)
             && let Ok(hex) = exchange.facts.id.bytes().try_into()
+            && let Some((prefill, decode)) = side(leg.endpoint).zip(side(exchange.route.endpoint))
         {
-            pairing::receipt(side(leg.endpoint), side(exchange.route.endpoint), hex, &mut pair.id);
+            pairing::receipt(prefill, decode, hex, &mut pair.id);
         }
         let ranks = rule.exact.as_ref().map_or(1, |exact| exact.ranks);
         let rank = leg.rank.as_ref().and_then(|rank| rank.rank()).or(exchange.route.rank_asked);
         let pin = rank.filter(|rank| *rank < ranks).map(|rank| Pin { rank, of: ranks });
         pair.rooms = Rooms::draw(self.random.next(), pair.need, pin);
-        pair.prefill = service.service.endpoints[leg.endpoint].address();
+        pair.prefill = Some(service.service.endpoints[leg.endpoint].address());
         if pair.begun == 0 {
             pair.begun = self.now;
             pair.deadline = self.now + self.settings.pair_phase;
@@ -257,8 +257,9 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return };
         let Some(service) = exchange.route.service.clone() else { return };
         service.service.view(self.now, &mut self.view);
-        let well = self.view.get(exchange.route.endpoint).is_some_and(|view| view.available);
-        if !well || exchange.route.charge.is_none() {
+        let available = self.view.get(exchange.route.endpoint).is_some_and(|view| view.available);
+        let well = exchange.route.charge.as_ref().is_some_and(|charge| available || charge.is_trial());
+        if !well {
             return self.another_decode(client);
         }
         if let Some(pair) = &mut exchange.pair {
@@ -362,6 +363,9 @@ impl<R: Ring> Flow<R> {
             PrefillEnd::Final => self.end_early(client, leg),
             PrefillEnd::Refused => {
                 self.count_pair(client, PairCount::PrefillRefused);
+                if let Some(pair) = of(client) {
+                    pair.phase = PairPhase::Prefill;
+                }
                 self.relay_prefill(client, leg);
             }
             PrefillEnd::Failed if together => self.prefill_failed(client, Fault::PrefillFailed),
@@ -485,11 +489,11 @@ impl<R: Ring> Flow<R> {
         if outcome == Outcome::Faulted(Fault::DecodeDied) {
             counts.count(PairCount::DecodeDied);
         }
-        let phase = if whole { PairPhase::Complete } else { pair.phase };
+        let phase = if whole && status < 400 { PairPhase::Complete } else { pair.phase };
         counts.ended(phase, end_of(outcome, status));
-        let first_byte = exchange.times.first_byte;
-        if phase >= PairPhase::Decode && first_byte > exchange.times.sent {
-            counts.decode.note(first_byte - exchange.times.sent);
+        let (sent, first_byte) = (exchange.times.sent, exchange.times.first_byte);
+        if phase >= PairPhase::Decode && first_byte != 0 {
+            counts.decode.note(first_byte.saturating_sub(sent));
         }
     }
 

@@ -133,8 +133,8 @@ impl Tally {
             engine_tokens: exchange.answer.usage.and_then(|usage| usage.prompt_tokens()),
             finding: route.finding,
         });
-        let complete = exchange.answer.complete;
-        self.pairs[self.next_record] = exchange.pair.as_ref().map(|pair| pair.receipt(complete));
+        let complete = exchange.answer.complete && status < 400;
+        self.pairs[self.next_record] = exchange.pair.as_ref().and_then(|pair| pair.receipt(complete));
         match self.records.get_mut(self.next_record) {
             Some(place) => *place = record,
             None => self.records.push(record),

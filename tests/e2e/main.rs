@@ -17,6 +17,7 @@ mod faults;
 mod forwarding;
 mod life;
 mod models;
+mod pairs;
 mod rejects;
 mod relay;
 mod routing;

@@ -140,19 +140,19 @@ impl Client {
         if self.at >= self.asks.len() || self.buffer.is_empty() {
             return;
         }
-        if ended || !http::is_long_and_open(&self.buffer) {
-            if let Read::Whole(message, used) = http::response(&self.buffer, ended) {
-                self.buffer.drain(..used);
-                assert!(self.buffer.is_empty(), "bytes behind the answer: {:?}", self.buffer);
-                let came = judge(&self.asks[self.at], &message);
-                let closes = message.head.get("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"));
-                if (closes || ended)
-                    && let Some(conn) = self.conn.take()
-                {
-                    world.close(conn);
-                }
-                return self.record(came, world);
+        if (ended || !http::is_long_and_open(&self.buffer))
+            && let Read::Whole(message, used) = http::response(&self.buffer, ended)
+        {
+            self.buffer.drain(..used);
+            assert!(self.buffer.is_empty(), "bytes behind the answer: {:?}", self.buffer);
+            let came = judge(&self.asks[self.at], &message);
+            let closes = message.head.get("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"));
+            if (closes || ended)
+                && let Some(conn) = self.conn.take()
+            {
+                world.close(conn);
             }
+            return self.record(came, world);
         }
         let enough = self.asks[self.at].leave_after.is_some_and(|n| self.received > n);
         if enough {

@@ -417,9 +417,7 @@ impl Engine {
             self.plan(conn, steps, world);
         } else if broken || world.now() > until {
             // Engines notice late that the other side is gone.
-            let steps = vec![Step::Send(status(500, "", "no meeting")), Step::Idle];
-            self.timers.push((conn, steps[0].clone()));
-            world.timer(200_000_000, self.timers.len() as u64 - 1);
+            self.later(conn, 200_000_000, Step::Send(status(500, "", "no meeting")), world);
             self.later(conn, 210_000_000, Step::Idle, world);
         } else {
             let after = 500_000 + world.draw(1_000_000);

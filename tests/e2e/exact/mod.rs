@@ -12,6 +12,7 @@ mod load;
 mod lost;
 mod modes;
 mod naming;
+mod pairs;
 mod ranks;
 mod sglang;
 mod trust;

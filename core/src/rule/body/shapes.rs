@@ -72,13 +72,13 @@ const SHAPES: &[Shape] = &[
     ),
     shape(
         "pd_disagg_mode",
-        |s, e| disaggregated(s) && (no_role(e, 1) || no_role(e, 2)),
+        |s, e| disaggregated(s) && !(has_role(e, 1) && has_role(e, 2)),
         "pd-disagg requires at least 1 prefill endpoint and 1 decode endpoint",
         "give one endpoint ep_role 1 and one ep_role 2",
     ),
     shape(
         "ep_role",
-        |s, e| !(disaggregated(s) || no_role(e, 1) && no_role(e, 2)),
+        |s, e| !disaggregated(s) && (has_role(e, 1) || has_role(e, 2)),
         "an endpoint of prefill or decode alone serves no whole request; it requires pd_disagg_mode=true",
         "set pd_disagg_mode or leave ep_role out",
     ),
@@ -155,8 +155,8 @@ fn disaggregated(service: &Given) -> bool {
     service.flag("pd_disagg_mode")
 }
 
-fn no_role(endpoints: &[Given], role: i64) -> bool {
-    !endpoints.iter().any(|e| e.int("ep_role") == role)
+fn has_role(endpoints: &[Given], role: i64) -> bool {
+    endpoints.iter().any(|e| e.int("ep_role") == role)
 }
 
 /// Endpoints of positive weight.
