@@ -267,7 +267,7 @@ pub struct ShardReport {
     pub exact: Vec<ExactReport>,
     /// Pairs of prefill and decode by service.
     pub pairs: Vec<PairReport>,
-    /// Requests that went where their session's earlier ones did, by service that keeps sessions.
+    /// What decided, by service that keeps sessions.
     pub sessions: Vec<SessionCount>,
     /// First-byte times: counts by bucket, bounds in [`FIRST_BYTE_BUCKETS_US`], last is above all.
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
@@ -304,13 +304,17 @@ pub struct AnswerCount {
     pub count: u64,
 }
 
-/// Requests of one service that went where their session's earlier ones did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What decided of requests of one service that keeps sessions, blocks aside (those are in its [`ExactReport`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCount {
     /// The service's number.
     pub service: u32,
-    /// How many.
+    /// They went where their session's earlier ones did.
     pub hits: u64,
+    /// They went where the longest beginning of their prompt did.
+    pub trie_hits: u64,
+    /// By the rule's selector, or by load.
+    pub others: u64,
 }
 
 /// How exact routing went for one service since it came into force.

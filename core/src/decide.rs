@@ -107,7 +107,7 @@ impl Reason {
 
     /// The tier that decided, as in `loxilb_ai_pd_tier_selected_total`: by session, by the prefix trie, by blocks, or
     /// by the rule's selector or load.
-    pub fn tier(self) -> &'static str {
+    pub const fn tier(self) -> &'static str {
         match self {
             Reason::Session => "tier0",
             Reason::PrefixTrie => "tier1",

@@ -14,7 +14,7 @@ pub struct Counts {
     exact: ExactReport,
     /// Pairs of prefill and decode.
     pub pairs: PairReport,
-    session_hits: u64,
+    sessions: SessionCount,
 }
 
 impl Counts {
@@ -42,7 +42,10 @@ impl Counts {
             answers,
             exact: ExactReport { service: service.number, endpoints: exact, ..kept },
             pairs: PairReport { service: service.number, ..pairs },
-            session_hits: old.map_or(0, |old| old.session_hits),
+            sessions: SessionCount {
+                service: service.number,
+                ..old.map(|old| old.sessions).unwrap_or_default()
+            },
         }
     }
 
@@ -96,14 +99,19 @@ impl Counts {
         }
     }
 
-    /// Counts a request that went where its session's earlier ones did.
-    pub fn session_hit(&mut self) {
-        self.session_hits += 1;
+    /// Counts what decided of a request of a service that keeps sessions.
+    pub fn decided(&mut self, reason: Reason) {
+        match reason.tier() {
+            "tier0" => self.sessions.hits += 1,
+            "tier1" => self.sessions.trie_hits += 1,
+            "tier15" => {}
+            _ => self.sessions.others += 1,
+        }
     }
 
-    /// Such requests.
+    /// What decided.
     pub fn sessions(&self) -> SessionCount {
-        SessionCount { service: self.exact.service, hits: self.session_hits }
+        self.sessions
     }
 
     /// How exact routing went.

@@ -54,6 +54,9 @@ impl<R: Ring> Flow<R> {
         let known = service.service.known(&exchange.path, &self.view, excluded, self.now);
         let ladder = Ladder::prefill(excluded, pinned, known.zip(service.service.rule.cache_aware));
         let chosen = self.descend(exchange, service, ladder, &service.turn);
+        if let Some(reason) = exchange.route.reason.filter(|_| chosen) {
+            service.counts.borrow_mut().decided(reason);
+        }
         if chosen && exchange.route.reason.is_some_and(|reason| reason.tier() != "tier15") {
             self.brings_all(exchange, service);
         }
@@ -95,9 +98,6 @@ impl<R: Ring> Flow<R> {
         if matches!(exchange.route.reason, Some(Reason::Session | Reason::PrefixTrie)) {
             (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
             (exchange.route.explained, exchange.route.claim) = (None, None);
-        }
-        if exchange.route.reason == Some(Reason::Session) {
-            service.counts.borrow_mut().session_hit();
         }
         self.promise_all(exchange, service);
     }

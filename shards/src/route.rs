@@ -148,6 +148,11 @@ impl<R: Ring> Flow<R> {
         if !self.choose_by_blocks(exchange, &service) {
             self.choose_by_selector(exchange, &service, Excluded::default())?;
         }
+        if let Some(reason) = exchange.route.reason
+            && service.service.sessions.is_some()
+        {
+            service.counts.borrow_mut().decided(reason);
+        }
         service.service.pin(exchange.facts.session, exchange.route.endpoint, self.now);
         Ok(())
     }
@@ -166,7 +171,7 @@ impl<R: Ring> Flow<R> {
         (exchange.route.predicted_tokens, exchange.route.rank) = (0, None);
         (exchange.route.explained, exchange.route.claim) = (None, None);
         self.promise_all(exchange, service);
-        service.counts.borrow_mut().session_hit();
+        service.counts.borrow_mut().decided(Reason::Session);
         true
     }
 

@@ -157,7 +157,7 @@ impl ShardRules {
         services.map(|s| s.counts.borrow().pairs.clone()).collect()
     }
 
-    /// Requests that went where their session's earlier ones did, by service that keeps sessions.
+    /// What decided, by service that keeps sessions.
     pub fn sessions(&self) -> Vec<SessionCount> {
         let services = self.vips.iter().flat_map(|v| &v.services).filter(|s| s.service.sessions.is_some());
         services.map(|s| s.counts.borrow().sessions()).collect()

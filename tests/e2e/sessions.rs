@@ -55,8 +55,12 @@ fn turns_of_a_conversation_meet_one_engine(driver: Driver) {
             receipts["receipts"].as_array().unwrap().iter().filter_map(|r| r["reason"].as_str()).collect();
         assert_eq!(reasons.iter().filter(|reason| **reason == "session").count(), 21, "{reasons:?}");
         let page = String::from_utf8(gateway.admin("GET", "/netlox/v1/metrics", "").body).unwrap();
-        for line in ["loxilb_pd_sessions_active 7\n", "loxilb_ai_normal_session_hits_total{model=\"\"} 21\n"]
-        {
+        for line in [
+            "loxilb_pd_sessions_active 7\n",
+            "loxilb_ai_normal_session_hits_total{model=\"\"} 21\n",
+            "loxilb_ai_pd_tier_selected_total{tier=\"tier0\",model=\"\"} 21\n",
+            "loxilb_ai_pd_tier_selected_total{tier=\"tier2\",model=\"\"} 7\n",
+        ] {
             assert!(page.contains(line), "{line} is not in {page}");
         }
     }

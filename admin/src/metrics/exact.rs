@@ -69,7 +69,7 @@ pub const FAMILIES: &[Family] = &[
     family(
         "loxilb_ai_pd_tier_selected_total",
         "counter",
-        "Requests of rules with exact routing by the tier that decided, and the rule's model.",
+        "Requests of rules with sessions or exact routing by the tier that decided, and the rule's model.",
         tiers,
     ),
     family(
@@ -173,16 +173,31 @@ fn seed_reasons(facts: &Facts, page: &mut Page) {
     }
 }
 
+/// In the order of their numbers: session, prefix trie, blocks, selector or load.
+const TIERS: [&str; 4] =
+    [Reason::Session.tier(), Reason::PrefixTrie.tier(), Reason::Exact.tier(), Reason::LeastLoad.tier()];
+
+/// Of rules that keep sessions or route by blocks. What blocks left is what the selector decided of the latter.
 fn tiers(facts: &Facts, page: &mut Page) {
-    let mut sums: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    let mut sums: BTreeMap<String, [u64; 4]> = BTreeMap::new();
     each_service(facts, |service, sum| {
-        let [exact, selector] = sums.entry(service.rule.key.model.clone()).or_default();
+        let [_, _, exact, selector] = sums.entry(service.rule.key.model.clone()).or_default();
         *exact += sum.endpoints.iter().map(|c| c.hits).sum::<u64>();
         *selector += misses(sum);
     });
-    for (model, [exact, selector]) in &sums {
-        page.sample("", &[("tier", Reason::Exact.tier()), ("model", model)], exact);
-        page.sample("", &[("tier", Reason::RoundRobin.tier()), ("model", model)], selector);
+    for service in facts.table.services().filter(|service| service.sessions.is_some()) {
+        let [session, trie, _, others] = sums.entry(service.rule.key.model.clone()).or_default();
+        let counts = facts.reports.iter().flat_map(|report| &report.sessions);
+        for count in counts.filter(|count| count.service == service.number) {
+            *session += count.hits;
+            *trie += count.trie_hits;
+            *others += if service.exact.is_some() { 0 } else { count.others };
+        }
+    }
+    for (model, counts) in &sums {
+        for (tier, count) in TIERS.iter().zip(counts) {
+            page.sample("", &[("tier", tier), ("model", model)], *count);
+        }
     }
 }
 

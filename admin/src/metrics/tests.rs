@@ -76,7 +76,10 @@ fn report(shard: usize) -> ShardReport {
     report.first_byte_us[0] = 4;
     report.first_byte_us[FIRST_BYTE_BUCKETS_US.len()] = 1;
     report.first_byte_us_sum = 61_000_500;
-    report.sessions = vec![SessionCount { service: 1, hits: 21 }, SessionCount { service: 99, hits: 1 }];
+    report.sessions = vec![
+        SessionCount { service: 1, hits: 21, trie_hits: 2, others: 3 },
+        SessionCount { service: 99, hits: 1, ..SessionCount::default() },
+    ];
     report.turn_us[3] = 10;
     report.turn_us[23] = 1;
     report.turn_us_max = 9_000_000;
@@ -202,6 +205,9 @@ fn the_figures_are_the_sums_of_the_reports() {
     assert_eq!(value("loxilb_pd_cb_flips_total", ""), 14.0);
     assert_eq!(value("loxilb_ai_normal_session_hits_total", "model=\"m\""), 42.0);
     assert_eq!(value("loxilb_pd_sessions_active", ""), 1.0);
+    let tiers = ["tier0", "tier1", "tier15", "tier2"]
+        .map(|tier| value("loxilb_ai_pd_tier_selected_total", &format!("tier=\"{tier}\",model=\"m\"")));
+    assert_eq!(tiers, [42.0, 4.0, 0.0, 6.0]);
     assert_eq!(value("loxilb_pd_cb_proactive_heal_total", ""), 10.0);
     assert_eq!(value("warmpath_endpoint_breaker", "endpoint=\"127.0.0.1:8000\",state=\"closed\""), 1.0);
     assert_eq!(value("warmpath_resident_memory_bytes", ""), 4096.0);

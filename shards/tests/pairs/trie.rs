@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use warmpath_core::control::Count;
 use warmpath_core::table::Table;
 use warmpath_ring::Sizes;
 use warmpath_ring::sim::{Sim, Weather};
@@ -146,4 +147,10 @@ fn a_prompt_goes_where_the_longest_beginning_of_it_went() {
         scene.ask(at, tag);
     }
     assert_eq!(scene.ask(&leads[0], "stays"), (moved.0, "prefix_trie"));
+    let report = scene.flow.report(0);
+    let failed =
+        report.counts.iter().find(|(count, _)| *count == Count::ConnectFailures).map_or(0, |(_, n)| *n);
+    let counts = report.sessions[0];
+    assert!(counts.trie_hits >= 13 && counts.others >= 7 && counts.hits == 0, "{counts:?}");
+    assert_eq!(counts.trie_hits + counts.others, 23 + failed, "each attempt once: {counts:?}");
 }
