@@ -309,6 +309,7 @@ const FAULTS: [&str; 9] =
 fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> Ask {
     let mut prefill = "ok";
     let mut decode = "ok";
+    let stream = draw.below(2) == 0;
     if mix == Mix::Faulty {
         match draw.below(5) {
             0 | 1 => prefill = draw.of(&FAULTS),
@@ -321,14 +322,14 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
         if kind == Kind::Trtllm && draw.below(6) == 0 {
             prefill = "final";
         }
-        if decode == "die-mid" && draw.below(2) == 0 {
+        if decode == "die-mid" && stream {
             decode = "die-stream";
         }
     }
     let wish = Wish {
         tag: format!("c{client}r{number}"),
         lead: String::new(),
-        stream: draw.below(2) == 0,
+        stream,
         prefill: prefill.into(),
         always: draw.below(2) == 0,
         decode: decode.into(),

@@ -62,7 +62,7 @@ fn a_chosen_endpoint_is_told_with_its_rivals_and_who_was_passed_over() {
         head,
         json!({
             "at": 40_000_000_000_u64, "time_ms": 1_700_000_000_000_u64 - 20_000, "age_us": 20_000_000, "shard": 0,
-            "id": "spilled", "service_id": 1, "rule": "chat", "model": "m", "endpoint": "127.0.0.1:8001",
+            "id": "spilled", "service_id": 1, "rule": "chat", "model": "m", "endpoint": "127.0.0.1:8001", "pair": null,
             "rank": 1, "tier": "tier15", "reason": "exact_spill", "why": why::selected(
                 warmpath_core::decide::Reason::ExactSpill
             ), "status": 200, "outcome": "completed", "exact": null,
