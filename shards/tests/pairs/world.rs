@@ -148,11 +148,13 @@ pub fn run(seed: u64, kind: Kind, mix: Mix) -> Outcome {
         turns += 1;
         assert!(turns < 3_000_000, "the run does not end");
     }
-    // Long enough for every lease, and every idle and lingering connection, to end.
-    let until = warmpath_ring::Ring::now(&flow.ring) + 400 * SECOND;
-    while warmpath_ring::Ring::now(&flow.ring) < until {
-        flow.turn(Some(Duration::from_secs(1))).expect("the simulated ring never fails");
+    if mix == Mix::Leaving {
+        // Legs of those who left are closed at once, not by their deadlines.
+        pass(&mut flow, SECOND);
+        assert_eq!(ledger.borrow().running, 0, "legs of clients that left run on");
     }
+    // Long enough for every lease, and every idle and lingering connection, to end.
+    pass(&mut flow, 400 * SECOND);
     let report = flow.report(0);
     for endpoint in &service.endpoints {
         assert_eq!(endpoint.reserved(), 0, "a charge was not settled");
@@ -175,6 +177,14 @@ pub fn run(seed: u64, kind: Kind, mix: Mix) -> Outcome {
     let all = ends.borrow().len() as u64;
     assert!(counted == all || mix == Mix::Leaving && counted < all, "{counted} of {all}: {report:?}");
     outcome
+}
+
+/// So much time passes.
+fn pass(flow: &mut Flow<Sim>, nanos: u64) {
+    let until = warmpath_ring::Ring::now(&flow.ring) + nanos;
+    while warmpath_ring::Ring::now(&flow.ring) < until {
+        flow.turn(Some(Duration::from_millis(500))).expect("the simulated ring never fails");
+    }
 }
 
 /// At no time are fewer requests charged to a prefill endpoint than it keeps blocks of.
@@ -309,6 +319,7 @@ const FAULTS: [&str; 9] =
 fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> Ask {
     let mut prefill = "ok";
     let mut decode = "ok";
+    let stream = draw.below(2) == 0;
     if mix == Mix::Faulty {
         match draw.below(5) {
             0 | 1 => prefill = draw.of(&FAULTS),
@@ -321,14 +332,14 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
         if kind == Kind::Trtllm && draw.below(6) == 0 {
             prefill = "final";
         }
-        if decode == "die-mid" && draw.below(2) == 0 {
+        if decode == "die-mid" && stream {
             decode = "die-stream";
         }
     }
     let wish = Wish {
         tag: format!("c{client}r{number}"),
         lead: String::new(),
-        stream: draw.below(2) == 0,
+        stream,
         prefill: prefill.into(),
         always: draw.below(2) == 0,
         decode: decode.into(),
@@ -340,7 +351,13 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
     if mix == Mix::Leaving && draw.below(2) == 0 {
         match draw.below(2) {
             0 => ask.leave_after = Some(draw.of(&[0, 1, 300, 3_000])),
-            _ => ask.leave_at = Some(draw.below(20_000_000)),
+            _ => {
+                ask.leave_at = Some(draw.below(20_000_000));
+                // Nothing but the client's leaving ends this one soon.
+                if draw.below(2) == 0 {
+                    (ask.wish.prefill, ask.wish.always) = ("hang".into(), true);
+                }
+            }
         }
     }
     ask
