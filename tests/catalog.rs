@@ -44,7 +44,7 @@ fn fault(row: &Row, gate: Gate, record: &Record) -> Option<String> {
         None => return Some(format!("{file} is not there; what it showed is not_run now")),
         Some(now) if now != *sha256 => {
             return Some(format!(
-                "{file} is {now}, not {sha256}; read it: if it still shows what is written, UPDATE=1"
+                "{file} is {now}, not {sha256}; read it: if it still shows what is written, UPDATE=1 cargo test --test catalog"
             ));
         }
         Some(_) => {}

@@ -206,7 +206,7 @@ impl From<ReportedGates> for String {
 pub(super) fn unique<'de, D, K, V>(from: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,
-    K: Deserialize<'de> + Ord + fmt::Debug,
+    K: Deserialize<'de> + Ord + Serialize,
     V: Deserialize<'de>,
 {
     from.deserialize_map(Unique(PhantomData))
@@ -214,7 +214,7 @@ where
 
 struct Unique<K, V>(PhantomData<(K, V)>);
 
-impl<'de, K: Deserialize<'de> + Ord + fmt::Debug, V: Deserialize<'de>> Visitor<'de> for Unique<K, V> {
+impl<'de, K: Deserialize<'de> + Ord + Serialize, V: Deserialize<'de>> Visitor<'de> for Unique<K, V> {
     type Value = BTreeMap<K, V>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -225,7 +225,8 @@ impl<'de, K: Deserialize<'de> + Ord + fmt::Debug, V: Deserialize<'de>> Visitor<'
         let mut map = BTreeMap::new();
         while let Some(key) = members.next_key()? {
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format!("{key:?} comes twice; leave one of them out")));
+                let key = serde_json::to_string(&key).unwrap_or_default();
+                return Err(A::Error::custom(format!("{key} comes twice; leave one of them out")));
             }
             map.insert(key, members.next_value()?);
         }

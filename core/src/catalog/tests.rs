@@ -134,7 +134,7 @@ fn unknown_and_missing_members_and_words_are_told_with_their_line() {
 #[test]
 fn nothing_is_said_twice() {
     let relay = r#"{"fixture": "n_a"}, "relay": {"fixture": "not_run"}"#;
-    assert!(refused(&of(relay)).to_string().contains("Relay comes twice"));
+    assert!(refused(&of(relay)).to_string().contains("\"relay\" comes twice"));
     let text = good();
     let (head, row) = text.split_once('[').expect("rows");
     let row = row.trim_end_matches("]}");
