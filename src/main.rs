@@ -1,6 +1,7 @@
 //! `warmpath`: one binary, a verb for each job. Owns the wiring of the crates and the exit codes (0 done,
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
+mod catalog;
 mod demo;
 mod doctor;
 mod events;
@@ -24,6 +25,7 @@ Examples:
   warmpath bench --url http://127.0.0.1:8080   load, with latencies and every answer checked
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
+  warmpath catalog                             what was shown of which engine, and by which record
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -48,6 +50,8 @@ enum Verb {
     Events(events::EventsArgs),
     /// Find out whether exact routing would work with an engine, and what is to be set where if not
     Doctor(doctor::DoctorArgs),
+    /// Tell what was shown of which engine, version and model, and by which record
+    Catalog(catalog::CatalogArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Verb::Keys(args) => keys::run(&args),
         Verb::Events(args) => events::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Catalog(args) => catalog::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

@@ -12,10 +12,11 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn wrong_use_is_exit_code_2() {
-    let wrong: [&[&str]; 7] = [
+    let wrong: [&[&str]; 8] = [
         &[],
         &["demo", "--engines", "1"],
         &["qualify"],
+        &["catalog", "--engine", "vLLM"],
         &["serve", "--driver", "kqueue"],
         &["ctl", "rules", "invent"],
         &["events", "tail", "10.0.0.5:5557"],
@@ -38,6 +39,7 @@ fn help_of_every_verb_teaches_by_example() {
         "events",
         "events tail",
         "events replay",
+        "catalog",
         "qualify",
     ] {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
@@ -51,6 +53,29 @@ fn ctl_without_a_gateway_names_the_socket_and_fails() {
     let failed = warmpath(&["ctl", "--socket", "no-such.sock", "ready"]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(text(&failed.stderr).contains("no-such.sock"), "{}", text(&failed.stderr));
+}
+
+#[test]
+fn catalog_prints_a_table_of_100_columns_and_the_same_as_json() {
+    let all = text(&warmpath(&["catalog"]).stdout);
+    assert!(all.lines().count() > 30 && all.lines().all(|line| line.chars().count() <= 100), "{all}");
+    let vllm = text(&warmpath(&["catalog", "--engine", "vllm"]).stdout);
+    assert!(vllm.starts_with("vllm 0.32.0\n") && !vllm.contains("llamacpp"), "{vllm}");
+    let row = |line: &&str| line.split_whitespace().eq(["prefix_routing", "not_run", "pass", "pass", "pass"]);
+    assert_eq!(vllm.lines().filter(row).count(), 1, "{vllm}");
+    assert!(vllm.contains("records: ") && vllm.contains("perf/results/2026-12-01-real.md"), "{vllm}");
+    let sglang = text(&warmpath(&["catalog", "--engine", "sglang"]).stdout);
+    assert!(
+        sglang.contains("not_run here: every gate") && sglang.contains("elsewhere: validated"),
+        "{sglang}"
+    );
+    let printed = warmpath(&["catalog", "--engine", "vllm", "-o", "json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&printed).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    assert!(rows.len() >= 3 && rows.iter().all(|row| row["tuple"]["engine"] == "vllm"), "{json}");
+    let of = |row: usize, capability: &str| &rows[row]["capabilities"][capability];
+    assert_eq!(of(0, "lora")["records"]["real_engine"]["file"], "perf/results/2026-12-01-real.md");
+    assert_eq!(of(1, "kv_events")["real_engine"], "not_run");
 }
 
 /// A model's folder of the tests' tiny tokenizer, with a template and a chat.

@@ -6,6 +6,7 @@
 
 pub mod block;
 pub mod breaker;
+pub mod catalog;
 pub mod control;
 pub mod decide;
 pub mod decline;
