@@ -271,5 +271,9 @@ fn the_older_variables_hold_pairs_back(driver: Driver) {
     assert_eq!(overloaded.header("retry-after"), Some("1"));
     let late = waits.reply();
     assert_eq!((late.status, late.error_code().as_str()), (504, "pd_admission_park_timeout"));
-    assert!(prefill.try_accept().is_none() && decode.try_accept().is_none(), "no engine heard of them");
+    // Engines are asked for their load all the while.
+    for mut heard in [prefill, decode].iter().flat_map(Origin::try_accept) {
+        let request = heard.try_request();
+        assert!(request.is_none_or(|request| request.lines[0].starts_with("GET /metrics")));
+    }
 }

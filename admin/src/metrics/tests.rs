@@ -119,6 +119,8 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     let mut given = body("na\"me\\", 9001);
     given["serviceArguments"]["model_name"] = "m".into();
     given["serviceArguments"]["cb_enable"] = true.into();
+    given["serviceArguments"]["fc_mode"] = "enforce".into();
+    given["serviceArguments"]["fc_max_outstanding"] = 9.into();
     given["serviceArguments"]["session_header_name"] = "X-Conversation-Id".into();
     let plain = parse(&given, &Environment::default(), || "id".into()).unwrap();
     let exact = [exact_rule("ex\"act", 9002, &[8001, 8002], 2), exact_rule("shares", 9003, &[8001], 2)];
