@@ -134,12 +134,15 @@ impl Fleet {
     /// Starts the loader and the token cores. They end when nobody is left who could ask them.
     pub fn start_text(&self, plan: &TextPlan, text: &Text) -> Result<(), String> {
         let no_thread = |e: std::io::Error| format!("no thread for text: {e}");
+        let mut token_cores = Vec::new();
         for number in 0..plan.token_cores {
+            let (publish, published) = unbounded();
+            token_cores.push(publish);
             let core = plan.cores.get(number % plan.cores.len().max(1)).copied();
             let desk = text.desk.clone();
             let run = move || {
                 core.map(|id| core_affinity::set_for_current(core_affinity::CoreId { id }));
-                desk.run();
+                desk.run(published);
             };
             thread::Builder::new().name(format!("token-{number}")).spawn(run).map_err(no_thread)?;
         }
@@ -148,6 +151,8 @@ impl Fleet {
         let (shards, published) = (self.shards.clone(), self.models.clone());
         let publish = move |models: Arc<Models>| {
             *lock(&published) = models.clone();
+            // Each makes itself ready; one that is gone needs not.
+            token_cores.iter().for_each(|core| drop(core.send(models.clone())));
             shards.iter().for_each(|shard| shard.tell(Order::Models(models.clone())));
         };
         thread::Builder::new()

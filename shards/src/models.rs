@@ -83,6 +83,17 @@ impl Models {
         self.folders.get(folder)?.entries.iter().find(|entry| entry.engine == engine)
     }
 
+    /// Makes the calling thread ready for each model that was not among those `before`.
+    pub fn warm(&self, before: &Models) {
+        let is_new = |model: &&Arc<Model>| !before.loaded().any(|old| Arc::ptr_eq(old, model));
+        self.loaded().filter(is_new).for_each(|model| model.tokenizer().warm());
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = &Arc<Model>> {
+        let entries = self.folders.values().flat_map(|folder| &folder.entries);
+        entries.filter_map(|entry| entry.model.as_ref())
+    }
+
     /// What is known of each, by name.
     pub fn reports(&self) -> Vec<ModelReport> {
         let of = |(name, folder): (&String, &Folder)| -> Vec<ModelReport> {

@@ -2,8 +2,9 @@
 //! which jobs are taken; must never touch a connection, and never wait for a shard.
 
 use crate::exchange::Reserved;
+use crate::models::Models;
 use crate::prompt::{Keys, Left, PromptReader, Terms};
-use crossbeam::channel::{Receiver, Sender, bounded, select};
+use crossbeam::channel::{Receiver, Sender, bounded, never, select};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use warmpath_core::decide::exact::Miss;
@@ -120,6 +121,8 @@ pub struct Worker {
     members: Members,
     /// Short jobs since the last long one.
     row: u32,
+    /// The models that it is ready for.
+    models: Arc<Models>,
 }
 
 /// A queue, empty.
@@ -149,10 +152,10 @@ impl Work {
 }
 
 impl TokenDesk {
-    /// Works until nobody can ask any more.
-    pub fn run(&self) {
+    /// Works until nobody can ask any more, and is made ready for models as they are `published`.
+    pub fn run(&self, mut published: Receiver<Arc<Models>>) {
         let mut worker = Worker::default();
-        while let Some(job) = self.take(&mut worker).or_else(|| self.wait()) {
+        while let Some(job) = self.next(&mut worker, &mut published) {
             worker.work(job, &self.checkpoints);
         }
     }
@@ -175,15 +178,32 @@ impl TokenDesk {
         self.long.try_recv().ok().or_else(short)
     }
 
-    fn wait(&self) -> Option<Job> {
-        select! {
-            recv(self.short) -> job => job.ok(),
-            recv(self.long) -> job => job.ok(),
+    /// Waits for a job; models first, since jobs behind them may be for them. `None` at the end.
+    fn next(&self, worker: &mut Worker, published: &mut Receiver<Arc<Models>>) -> Option<Job> {
+        loop {
+            published.try_iter().for_each(|models| worker.publish(models));
+            if let Some(job) = self.take(worker) {
+                return Some(job);
+            }
+            select! {
+                recv(self.short) -> job => return job.ok(),
+                recv(self.long) -> job => return job.ok(),
+                recv(published) -> models => match models {
+                    Ok(models) => worker.publish(models),
+                    // Nobody publishes any more.
+                    Err(_) => *published = never(),
+                },
+            }
         }
     }
 }
 
 impl Worker {
+    fn publish(&mut self, models: Arc<Models>) {
+        models.warm(&self.models);
+        self.models = models;
+    }
+
     fn work(&mut self, job: Job, checkpoints: &Checkpoints) {
         match job.work {
             Work::Body(asked, body) => match self.begin(&asked, &body, checkpoints) {

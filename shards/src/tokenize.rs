@@ -125,8 +125,10 @@ impl ShardText {
         self.waker = Some(waker);
     }
 
-    /// Takes over what the loader published.
+    /// Takes over what the loader published. Takes milliseconds for a new model, once, which else its first request
+    /// here would wait for.
     pub(crate) fn publish(&mut self, models: Arc<Models>) {
+        models.warm(&self.models);
         self.models = models;
         self.wished.clear();
     }

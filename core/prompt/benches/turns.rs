@@ -83,6 +83,7 @@ fn main() {
     for (title, size, many) in [("8 KB", 8, 40), ("32 KB", 32, 20), ("512 KB", 512, 3)] {
         bench.alone(&format!("reference alone, {title}"), kib(size), rounds(many));
     }
+    bench.first_texts(rounds(20));
     if measuring {
         bench.contended(rounds(3_000));
     }
@@ -254,6 +255,32 @@ impl Bench {
             .collect();
         let [p10, p50, p90] = quantiles(&mut micros);
         println!("{title:34} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}");
+    }
+
+    /// The first two chats of new threads, of which half are warmed before.
+    fn first_texts(&mut self, threads: usize) {
+        let chats: Vec<String> = (0..2).map(|_| body(&self.conversation(2 << 10))).collect();
+        let this = &*self;
+        let thread = |warmed: bool| {
+            let mut desk = Desk::default();
+            let checkpoints = Checkpoints::new(1 << 20, 1);
+            let begun = cpu_micros();
+            if warmed {
+                this.model.tokenizer().warm();
+            }
+            let warming = cpu_micros() - begun;
+            let mut request = |chat: &String| this.request(chat, &checkpoints, &mut desk).all();
+            [warming, request(&chats[0]), request(&chats[1])]
+        };
+        for (title, warmed) in [("new thread", false), ("new thread, warmed", true)] {
+            let run =
+                |_| std::thread::scope(|scope| scope.spawn(|| thread(warmed)).join().expect("a thread"));
+            let spent: Vec<[f64; 3]> = (0..threads).map(run).collect();
+            for (at, what) in ["warming", "first chat", "second chat"].iter().enumerate() {
+                let [p10, p50, p90] = quantiles(&mut spent.iter().map(|spent| spent[at]).collect::<Vec<_>>());
+                println!("{:34} {p50:9.1} µs  p10 {p10:9.1}  p90 {p90:9.1}", format!("{title}, {what}"));
+            }
+        }
     }
 
     /// Finding a prompt's checkpoint while another thread keeps inserting.

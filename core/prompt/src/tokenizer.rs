@@ -57,6 +57,8 @@ pub enum TokenizerFault {
     Unreadable(String),
     /// BPE dropout: the engine's ids are random.
     Random,
+    /// The thread that loads can't be started.
+    NoThread(String),
 }
 
 /// What the post-processor puts around a text.
@@ -79,6 +81,12 @@ impl fmt::Display for TokenizerFault {
             TokenizerFault::Random => f.write_str(
                 "tokenizer.json has BPE dropout: the engine's ids are random; set dropout to null",
             ),
+            TokenizerFault::NoThread(what) => {
+                write!(
+                    f,
+                    "a thread to load tokenizer.json can't be started: {what}; raise the limit on threads"
+                )
+            }
         }
     }
 }
@@ -106,8 +114,21 @@ impl fmt::Display for Refusal {
 
 impl Tokenizer {
     /// From the bytes of a `tokenizer.json`: read, checked on a built-in corpus and warmed. Takes a second for a
-    /// vocabulary of 150,000, and must not be done by a thread that serves.
+    /// vocabulary of 150,000, and must not be done by a thread that serves. It is done by a thread that ends with it,
+    /// so that what the fast tokenizer keeps for a thread goes back ([`Tokenizer::warm`]).
     pub fn load(json: &[u8], choice: Choice) -> Result<Tokenizer, TokenizerFault> {
+        let loaded = std::thread::scope(|scope| {
+            let loader = std::thread::Builder::new().name("tokenizer-check".into());
+            loader.spawn_scoped(scope, || Tokenizer::read(json, choice)).map(|thread| thread.join())
+        });
+        match loaded {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(fault) => Err(TokenizerFault::NoThread(fault.to_string())),
+        }
+    }
+
+    fn read(json: &[u8], choice: Choice) -> Result<Tokenizer, TokenizerFault> {
         let unreadable = |what: String| TokenizerFault::Unreadable(what);
         let document: Value = serde_json::from_slice(json).map_err(|fault| unreadable(fault.to_string()))?;
         if document["model"]["dropout"].as_f64().is_some_and(|dropout| dropout > 0.0) {
@@ -139,6 +160,14 @@ impl Tokenizer {
             Some(fast) if self.trust.holds() && !self.is_rare(text) => fast.encode(text, out),
             _ => encode(&self.reference, text, out),
         }
+    }
+
+    /// Makes the calling thread ready, so that its first text costs what later ones do: the fast tokenizer copies its
+    /// table of words for each thread, 16 MiB for a vocabulary of 150,000. That takes 2 to 5 ms, and 40 where a
+    /// virtual machine has to get the memory from its host. A thread keeps the tables of the four tokenizers used last.
+    pub fn warm(&self) {
+        // A text that fails here fails again where it is asked for.
+        let _ = self.encode(corpus::WARMING, &mut Vec::new());
     }
 
     fn is_rare(&self, text: &str) -> bool {

@@ -32,6 +32,9 @@ const TEXTS: &[&str] = &[
     "XMLHttpRequest camelCaseWords snake_case_words SCREAMING_CASE iPhone12ProMax 3D 2nd v1.2.3-rc4",
 ];
 
+/// What a thread encodes to be ready: words that are tokens, and some that must be merged.
+pub(super) const WARMING: &str = "Hello, world! The XMLHttpRequest of iPhone12ProMax\n";
+
 /// Letters on which `fastokens` 0.3 is known to differ for some vocabularies, each with texts that show it. Texts
 /// with such a letter go to the reference where they do. U+017F folds to an s: with `(?i:'s)` in the pattern the
 /// two read an apostrophe before it differently (gpt-oss).
