@@ -44,6 +44,9 @@ macro_rules! engines {
             /// All of them.
             pub const ALL: &'static [Engine] = &[$(Engine::$engine),+];
 
+            /// The words of a rule's `kvEngineType`; empty stands for the first.
+            pub const WORDS: &'static [&'static str] = &["", $($file::ANSWERS.name),+];
+
             const fn answers(self) -> &'static Answers {
                 match self {
                     $(Engine::$engine => &$file::ANSWERS,)+

@@ -6,6 +6,7 @@ use super::members::Others::{Later, Never};
 use super::members::Plain::{self, Absent, Empty, Required};
 use super::members::{Kind, Member, here, later, never, read_only, some};
 use crate::block::BlockSize;
+use crate::engine::Engine;
 
 const NO: Plain = Plain::Flag(false);
 const ZERO: Plain = Plain::Int(0);
@@ -307,7 +308,7 @@ pub(super) const SERVICE: &[Member] = &[
     here("kvWarmupSec", I32, Plain::Int(30), "seconds after coming into force without exact routing"),
     here(
         "kvEngineType",
-        Word(&["", "vllm", "sglang", "trtllm", "llamacpp"]),
+        Word(Engine::WORDS),
         Plain::Text("vllm"),
         "kind of the engines; empty: vllm; can't be changed while the rule exists; exact routing is not for \
          `llamacpp`, which tells nothing of its cache",
