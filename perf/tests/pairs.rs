@@ -10,6 +10,7 @@ use peer::Peer;
 use serde_json::{Value, json};
 use warmpath_perf::engine::faults::{Door, Faults, Finish, Stall};
 use warmpath_perf::engine::transfer::{Connector, Pair, Role};
+use warmpath_perf::engine::version::Version;
 use warmpath_perf::engine::{self, Config, Handle, Kind};
 
 const COMPLETIONS: &str = "/v1/completions";
@@ -66,7 +67,6 @@ fn vllm_hands_blocks_over_once() {
     let (status, answer) = ask(&decode, &body);
     assert_eq!(status, 200);
     assert_eq!(answer["choices"][0]["text"], alone(Kind::Vllm, &plain));
-    assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
     let (sent, received) = (prefill.stats().pair, decode.stats().pair);
     assert_eq!((sent.prefills, sent.blocks_sent, sent.held), (1, 1, 0));
     assert_eq!((received.decodes, received.blocks_received, received.recomputes), (1, 1, 0));
@@ -74,6 +74,54 @@ fn vllm_hands_blocks_over_once() {
     // Its blocks are freed: another request would read what is somebody else's by now.
     assert_eq!(ask(&decode, &body).0, 500);
     assert_eq!(violations(&decode), [("stale_handle", 1)]);
+}
+
+/// An answer's `cached_tokens`.
+fn cached(answer: &Value) -> &Value {
+    &answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+}
+
+/// Decode has the whole prompt from prefill. Since 0.32 it tells what prefill had of it instead.
+#[test]
+fn vllm_decode_tells_what_prefill_had_cached() {
+    let prompt = "one two three ".repeat(60);
+    for (version, told) in [("0.28.0", None), ("0.32.0", Some([0, 1]))] {
+        let begin = |role| {
+            let config = Config { version: Some(Version::new(version)), ..Config::of(Kind::Vllm) };
+            engine::start(Config { pair: Some(Pair::of(role)), ..config }).expect("a half starts")
+        };
+        let (prefill, decode) = (begin(Role::Prefill), begin(Role::Decode));
+        for turn in 0..2 {
+            let first = ask(&prefill, &with(&vllm_prefill(), json!({"prompt": prompt}))).1;
+            let params = &first["kv_transfer_params"];
+            let body = json!({"prompt": prompt, "max_tokens": 9, "kv_transfer_params": params});
+            let last = ask(&decode, &body).1;
+            match told {
+                None => assert_eq!(cached(&last), &last["usage"]["prompt_tokens"]),
+                Some(warm) => {
+                    assert_eq!(cached(&first), cached(&last));
+                    assert_eq!(cached(&last).as_u64().map(|tokens| tokens.min(1)), Some(warm[turn]));
+                }
+            }
+        }
+    }
+}
+
+/// `kv_transfer_params` have the members, of the kinds, that a real answer had.
+#[test]
+fn vllm_hands_over_what_the_real_engine_does() {
+    let capture: Value = serde_json::from_str(include_str!("captures/vllm-0.32.0-nixl.json")).expect("JSON");
+    let config = Config { version: Some(Version::new("0.32.0")), ..Config::of(Kind::Vllm) };
+    let prefill =
+        engine::start(Config { pair: Some(Pair::of(Role::Prefill)), ..config }).expect("a half starts");
+    let params = ask(&prefill, &vllm_prefill()).1["kv_transfer_params"].take();
+    let members = |value: &Value| -> Vec<(String, std::mem::Discriminant<Value>)> {
+        let members = value.as_object().expect("members").iter();
+        let mut members: Vec<_> = members.map(|(k, v)| (k.clone(), std::mem::discriminant(v))).collect();
+        members.sort_by(|left, right| left.0.cmp(&right.0));
+        members
+    };
+    assert_eq!(members(&params), members(&capture["kv_transfer_params"]));
 }
 
 #[test]

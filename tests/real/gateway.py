@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 
-from engines import HTTP, MODEL
+from engines import HTTP, MODEL, SIDE
 from http_json import ask
 from processes import Process
 
@@ -30,6 +30,14 @@ def exact(name, port, number, **more):
     gateway has it from the engines (`/kv_event_sources`, from 0.31)."""
     members = {"kvExactMode": 3, "kvEngineType": "vllm", "kvWarmupSec": 0, "model_name": MODEL, **more}
     return rule(name, port, [HTTP + n for n in number], **members)
+
+
+def pair(name, port):
+    """Prefill and decode at the first two places; the ports of their side channels are told too."""
+    made = rule(name, port, [HTTP, HTTP + 1], pd_disagg_mode=True, kvEngineType="vllm", model_name=MODEL)
+    for number, endpoint in enumerate(made["endpoints"]):
+        endpoint |= {"ep_role": number + 1, "nixl_port": SIDE + number}
+    return made
 
 
 class Gateway:

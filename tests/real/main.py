@@ -1,12 +1,13 @@
 """The driver of tests/real: starts engines and gateways, runs the parts one by one and writes down how each ended.
 
-Usage: main.py FOLDER BINARY RECORD PART... (parts: seeds, defaults, llama). Owns the order and the record; what is
+Usage: main.py FOLDER BINARY RECORD PART... (parts: seeds, defaults, llama, pair). Owns the order and the record; what is
 claimed stands in parts.py.
 """
 
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -14,10 +15,12 @@ import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pair as pairs
 import parts
 from capture import capture
-from engines import EVENTS, HTTP, LLAMA, SEED_ENV, SEEDED, llama_server, vllm
+from engines import EVENTS, HTTP, LLAMA, SEED_ENV, SEEDED, halves, llama_server, vllm
 from gateway import VIP, Gateway, exact, rule
+from gateway import pair as pair_rule
 from http_json import ask
 
 START_SECONDS = 900
@@ -199,6 +202,36 @@ def doctor_llama(run):
     return "1, and says why no exact routing is possible"
 
 
+def pair(run):
+    """Prefill and decode apart, by both connectors that a CPU has."""
+    handed_on = {"ExampleConnector": pairs.told_nothing, "NixlConnector": pairs.told_blocks}
+    for connector, told in handed_on.items():
+        if connector == "NixlConnector" and not (run.folder / "nixl/nixl").exists():
+            run.part(f"pair, {connector}", not_run, "nixl is not installed: tests/real/install nixl")
+            continue
+        shutil.rmtree(run.folder / "handed", ignore_errors=True)
+        prefill, decode, alone = halves(run.folder, connector, run.logs)
+        gateway = Gateway(run.binary, run.folder / "gateway", [pair_rule("pair", VIP)], {}, run.logs / f"{connector}-gateway.log")
+        legs = pairs.Legs(prefill, decode, alone, url(0), gateway)
+        try:
+            if run.part(f"pair, {connector}: engines start", started, run, [prefill, decode, alone]):
+                gateway.start()
+                trial_of_pair(run, f"pair, {connector}", legs, told)
+        finally:
+            for process in (gateway, prefill, decode, alone):
+                process.end()
+
+
+def trial_of_pair(run, name, legs, told):
+    run.facts.setdefault("launches", []).extend(" ".join(map(str, engine.command)) for engine in (legs.prefill, legs.alone))
+    run.part(f"{name}: texts", pairs.texts, legs, 1000)
+    run.part(f"{name}: receipts", pairs.receipts, legs, 2000)
+    run.part(f"{name}: order of legs", pairs.order, legs, 3000)
+    run.part(f"{name}: parameters", told, legs, 4000)
+    run.part(f"{name}: refusals", pairs.refusals, legs, 5000)
+    run.part(f"{name}: prefill is killed", pairs.prefill_dies, legs, 6000)
+
+
 def not_run(why):
     raise parts.NotRun(why)
 
@@ -217,6 +250,7 @@ def record(run, path):
         "|---|---|---|---|",
     ]
     lines += [f"| {name} | {verdict} | {said.replace('|', '/')[:600]} | {seconds:.0f} |" for verdict, name, said, seconds in run.rows]
+    lines += ["", *(f"- `{line.replace(str(run.folder), 'FOLDER')}`" for line in run.facts.get("launches", []))]
     for what, arguments, code, text in run.facts.get("doctor", []):
         shown = arguments.replace(str(run.folder), "FOLDER")
         lines += ["", f"## doctor: {what}", "", f"`warmpath doctor {shown}` (exit {code})", "", "```text"]
@@ -229,8 +263,8 @@ def record(run, path):
 def main():
     folder, binary, path = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), Path(sys.argv[3])
     run = Run(folder, binary)
-    wanted = sys.argv[4:] or ["seeds", "defaults", "llama"]
-    for trial in (seeds, defaults, llama):
+    wanted = sys.argv[4:] or ["seeds", "defaults", "llama", "pair"]
+    for trial in (seeds, defaults, llama, pair):
         if trial.__name__ in wanted:
             trial(run)
     record(run, path)

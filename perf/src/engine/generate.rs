@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::faults::Stall;
 use super::http::{Body, Conn, Head};
+use super::kinds::vllm::pair::PREFILL_CACHED;
 use super::kinds::{Leg, Reply};
 use super::openai::{Answer, Ask, Choice, Usage};
 use super::reply::{self, Framing, Manner};
@@ -280,7 +281,8 @@ async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> Result<En
     let Some(fetched) = transfer::fetch(job.engine, conn, &job.leg, &job.ask).await else {
         return Ok(End::Aborted);
     };
-    let (cached, uncached) = look_up(job, run, fetched?);
+    let fetched = fetched?;
+    let (cached, uncached) = look_up(job, run, fetched);
     if !wait(conn, Instant::now() + first_token_after(job.engine, uncached)).await {
         return Ok(End::Aborted);
     }
@@ -291,7 +293,8 @@ async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> Result<En
         Some(handed) => handed?,
         None => return Ok(End::Aborted),
     }
-    Ok(respond(job, run, conn, cached).await)
+    let told = job.ask.handshake.transfer[PREFILL_CACHED].as_u64().filter(|_| fetched);
+    Ok(respond(job, run, conn, told.unwrap_or(cached)).await)
 }
 
 /// The answer, once its first token is due.

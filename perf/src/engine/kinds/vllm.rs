@@ -113,6 +113,9 @@ pub fn whole(answer: &Answer, choices: &[Choice], counts: Usage) -> Value {
         value["prompt_text"] = Value::Null;
     }
     value["kv_transfer_params"] = answer.handed.clone();
+    if let Some(told) = value["kv_transfer_params"].get_mut(pair::PREFILL_CACHED) {
+        *told = json!(counts.cached);
+    }
     for member in ["ec_transfer_params", "metrics"] {
         value[member] = Value::Null;
     }

@@ -8,6 +8,9 @@ use crate::engine::kinds::{Kind, Reply};
 use crate::engine::openai::Ask;
 use crate::engine::transfer::{Connector, Role};
 
+/// Tokens that prefill found in its cache, which decode tells as its own; seen at 0.32.
+pub const PREFILL_CACHED: &str = "remote_prefill_cached_tokens";
+
 /// Reads the two flags, and what belongs to the one that is set.
 pub fn leg(half: &mut Half<'_>, ask: &Ask) -> Result<Leg, Reply> {
     check_bounds(half, ask)?;
@@ -103,12 +106,17 @@ pub fn handed(half: &Half<'_>, handle: &str, ask: &Ask) -> Value {
     let release = half.config.release();
     let since = |minor| release.at_least(0, minor, 0);
     if since(28) {
-        params["remote_blocks_expiry_time"] = json!(half.pair.lease.as_secs_f64());
+        // Told only of blocks that decode keeps for a next turn.
+        params["remote_blocks_expiry_time"] = Value::Null;
         params["transfer_mode"] = json!("pull");
     }
     if since(31) {
         params["dcp_size"] = json!(1);
         params["pp_size"] = json!(1);
+    }
+    if since(32) {
+        // Known once the prompt was looked up.
+        params[PREFILL_CACHED] = Value::Null;
     }
     if since(33) {
         params["remote_registration_generation"] = json!(0);
