@@ -113,6 +113,7 @@ fn a_stalled_request_times_out_and_is_aborted() {
     plan.timeout = Duration::from_millis(30);
     let report = run(plan).unwrap();
     assert_eq!(report.failures.get("timeout"), Some(&2));
+    assert!(report.longest_failure_ms["timeout"] >= 1.0, "{:?}", report.longest_failure_ms);
     until("both are aborted", || engine.stats().aborted == 2);
 }
 

@@ -134,7 +134,7 @@ impl Run {
         let mut record = self.record.borrow_mut();
         match outcome {
             Ok(timed) => record.answered(&timed, from),
-            Err(failure) => record.failed(&failure),
+            Err(failure) => record.failed(&failure, from.elapsed()),
         }
     }
 

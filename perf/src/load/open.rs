@@ -34,7 +34,7 @@ pub async fn run(run: &Rc<Run>, rate: f64) {
         if tasks.len() < MAX_IN_FLIGHT {
             tasks.spawn_local(one(run.clone(), pool.clone(), number, due));
         } else {
-            run.record.borrow_mut().failed(&Failure::Unsent);
+            run.record.borrow_mut().failed(&Failure::Unsent, Duration::ZERO);
         }
     }
     drop(due_times);

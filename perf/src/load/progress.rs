@@ -58,7 +58,7 @@ mod tests {
     fn the_line_shows_rates_and_failures() {
         let mut record = Record::new().unwrap();
         record.good = 30;
-        record.failed(&Failure::Cut);
+        record.failed(&Failure::Cut, Duration::ZERO);
         let line = line(&record, Duration::from_secs(3));
         assert!(line.starts_with("3 s  30 good (10/s)  1 failed"), "{line}");
     }

@@ -70,6 +70,8 @@ pub struct Record {
     pub bytes: u64,
     /// Failures by name.
     pub failures: BTreeMap<String, u64>,
+    /// The longest time to a failure, by name.
+    pub longest: BTreeMap<String, Duration>,
 }
 
 impl Record {
@@ -87,6 +89,7 @@ impl Record {
             good: 0,
             bytes: 0,
             failures: BTreeMap::new(),
+            longest: BTreeMap::new(),
         })
     }
 
@@ -99,9 +102,11 @@ impl Record {
         timed.gaps.iter().for_each(|&gap| add(&mut self.gap, gap));
     }
 
-    /// Adds a failure.
-    pub fn failed(&mut self, failure: &Failure) {
+    /// Adds a failure, known after so long a time.
+    pub fn failed(&mut self, failure: &Failure, after: Duration) {
         *self.failures.entry(failure.name()).or_default() += 1;
+        let longest = self.longest.entry(failure.name()).or_default();
+        *longest = after.max(*longest);
     }
 
     /// Adds the generator's own delay.

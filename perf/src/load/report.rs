@@ -56,6 +56,8 @@ pub struct Report {
     pub failed: u64,
     /// Failures by kind.
     pub failures: BTreeMap<String, u64>,
+    /// Milliseconds to the latest failure of each kind, counted as latency is.
+    pub longest_failure_ms: BTreeMap<String, f64>,
     /// Good answers per second.
     pub per_second: f64,
     /// Bytes of good answers.
@@ -83,6 +85,7 @@ impl Report {
             good: record.good,
             failed: record.failed_total(),
             failures: record.failures.clone(),
+            longest_failure_ms: milliseconds(&record.longest),
             per_second: record.good as f64 / seconds.max(1e-9),
             bytes: record.bytes,
             ttft_ms: Quantiles::of(&record.ttft),
@@ -91,6 +94,10 @@ impl Report {
             generator_late_ms: Quantiles::of(&record.late),
         }
     }
+}
+
+fn milliseconds(times: &BTreeMap<String, Duration>) -> BTreeMap<String, f64> {
+    times.iter().map(|(name, time)| (name.clone(), time.as_secs_f64() * 1000.0)).collect()
 }
 
 impl fmt::Display for Report {
@@ -103,7 +110,8 @@ impl fmt::Display for Report {
             self.good, self.per_second, self.failed
         )?;
         for (name, count) in &self.failures {
-            writeln!(f, "  {count} {name}")?;
+            let longest = self.longest_failure_ms.get(name).copied().unwrap_or_default();
+            writeln!(f, "  {count} {name}, known after {longest:.1} ms at most")?;
         }
         writeln!(
             f,
