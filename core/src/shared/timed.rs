@@ -18,7 +18,11 @@ use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderi
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 
+#[cfg(not(all(test, loom)))]
 const WAYS: usize = 5;
+/// Loom tries all orders of all accesses: fewer of them show the same.
+#[cfg(all(test, loom))]
+const WAYS: usize = 1;
 
 /// Looks that a reader takes.
 const READS: usize = 4;
@@ -245,7 +249,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Two writers replace each other in one entry while a third reads: value and key belong together.
+    /// A writer replaces an entry while another thread reads: value and key belong together.
     #[test]
     fn timed_entries_are_read_whole() {
         loom::model(|| {
@@ -253,15 +257,11 @@ mod loom_tests {
             map.put(1, 100, 0, |_| 1);
             let writer = {
                 let map = map.clone();
-                thread::spawn(move || {
-                    map.remove(1, 1);
-                    map.put(2, 100, 0, |_| 2);
-                })
+                thread::spawn(move || map.put(2, 100, 0, |_| 2))
             };
-            for name in [1, 2] {
-                assert!(map.find(name, 100, 0).is_none_or(|value| value == name));
-            }
-            writer.join().unwrap();
+            assert!(map.peek(2, 0).is_none_or(|value| value == 2));
+            assert!(map.peek(1, 0).is_none_or(|value| value == 1));
+            assert!(writer.join().unwrap());
             assert_eq!((map.find(1, 100, 0), map.find(2, 100, 0)), (None, Some(2)));
         });
     }
