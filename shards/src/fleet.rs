@@ -150,10 +150,11 @@ impl Fleet {
         let (loader, told) = (Loader::new(root), text.told.clone());
         let (shards, published) = (self.shards.clone(), self.models.clone());
         let publish = move |models: Arc<Models>| {
-            *lock(&published) = models.clone();
             // Each makes itself ready; one that is gone needs not.
             token_cores.iter().for_each(|core| drop(core.send(models.clone())));
             shards.iter().for_each(|shard| shard.tell(Order::Models(models.clone())));
+            // Told last: whoever sees it in a report can ask a shard for what it says.
+            *lock(&published) = models;
         };
         thread::Builder::new()
             .name("loader".into())

@@ -76,6 +76,8 @@ fn wait_state(gateway: &Gateway, state: &str) -> Value {
         model = gateway.admin("GET", "/netlox/v1/config/ai/models", "").json()["models"][0].clone();
         model["state"] == state
     });
+    // A shard reports behind what it was told before: it has taken the model over.
+    gateway.shards();
     model
 }
 

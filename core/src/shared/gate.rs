@@ -5,21 +5,21 @@
 //! While nobody waits, a permit is one compare and swap. Who finds none takes a place in an ordered map behind a
 //! lock, the one lock of this folder: it is taken only under overload, for a lookup, and never while anything else is.
 //! Whoever puts a permit back, and whoever has just taken a place, calls those whose turn it is ([`Gate::call`]):
-//! either the one that puts back sees the other waiting, or the waiting one sees the permit, since the count of permits
-//! and the count of waiting are both written before the other is read, sequentially consistent.
+//! either the one that puts back sees the other waiting, or the waiting one sees the permit, since each writes its count
+//! before it reads the other's, with a fence between.
 //!
 //! A turn is a permit that is out already: whoever it is called for either uses it or puts it back.
 
 #[cfg(all(test, loom))]
 use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence},
 };
 use std::collections::BTreeMap;
 #[cfg(not(all(test, loom)))]
 use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
+    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence},
 };
 
 /// Where one waits: its shard, and what that shard knows it by.
@@ -75,6 +75,7 @@ impl Gate {
     pub fn set_limit(&self, limit: u32) {
         if self.limit.load(Relaxed) != limit {
             self.limit.store(limit, SeqCst);
+            fence(SeqCst);
         }
     }
 
@@ -97,6 +98,7 @@ impl Gate {
         let ticket = self.next.fetch_add(1, Relaxed);
         queue.insert(ticket, place);
         self.note(&queue);
+        fence(SeqCst);
         Some(ticket)
     }
 
@@ -111,6 +113,7 @@ impl Gate {
     /// Puts a permit back. The caller calls afterwards.
     pub fn put_back(&self) {
         let before = self.out.fetch_sub(1, SeqCst);
+        fence(SeqCst);
         debug_assert!(before > 0, "put back more than was taken");
     }
 
