@@ -6,13 +6,55 @@ use crate::gateway::{Gateway, upserted};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
 use crate::rest::gate;
-use crate::routes::{Answered, Call};
+use crate::routes::{Answered, Call, Query, Route};
 use crate::rules::{Entry, Origin, RuleSet, Selection, address};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
 use warmpath_core::rule::body::readback;
 use warmpath_core::table::{Service, Table};
+
+const LIST: &str = "/netlox/v1/config/loadbalancer/all";
+const NAME: &str = "/netlox/v1/config/loadbalancer/name/{name}";
+const ID: &str = "/netlox/v1/config/loadbalancer/id/{id}";
+/// A rule by its address.
+pub const RULE: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
+const HOST_RULE: &str =
+    "/netlox/v1/config/loadbalancer/hosturl/{host}/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
+const RULE_STATUS: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/status";
+const RULE_STATS: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/stats";
+
+/// What tells a rule from others of its address.
+const WHICH: &[Query] = &[
+    Query::may("model_name", "the rule's model_name, where several rules share the address"),
+    Query::may("path_prefix", "the rule's path_prefix, likewise"),
+];
+
+/// Rows of rules.
+pub const ROUTES: &[Route] = &[
+    Route::change(
+        "POST",
+        "/netlox/v1/config/loadbalancer",
+        post,
+        "create a rule or replace the one of its key",
+    ),
+    Route::own(LIST, list, "all rules"),
+    Route::change("DELETE", LIST, delete_all, "delete all rules"),
+    Route::own(RULE, get, "one rule").query(WHICH),
+    Route::change("DELETE", RULE, delete, "delete one rule").query(WHICH),
+    Route::own(HOST_RULE, get, "one rule of a host").query(WHICH),
+    Route::change("DELETE", HOST_RULE, delete, "delete one rule of a host").query(WHICH),
+    Route::own(RULE_STATUS, status, "health of one rule's endpoints").query(WHICH),
+    Route::reports(RULE_STATS, stats, "answers of one rule by endpoint and status class").query(WHICH),
+    Route::own(NAME, get_by_name, "the rule of this name"),
+    Route::change("DELETE", NAME, delete_by_name, "delete it"),
+    Route::own(ID, get_by_id, "the rule of this id"),
+    Route::change("DELETE", ID, delete_by_id, "delete it"),
+    Route::change("POST", "/netlox/v1/rules", apply, "create or replace a list of rules: all or none"),
+];
 
 /// A change that a request asks for.
 type Asked = Result<Wanted, Refusal>;
