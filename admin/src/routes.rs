@@ -5,8 +5,9 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{explain, kv, load_balancer, models, status};
+use crate::rest::{explain, hosts, kv, load_balancer, models, params, status};
 use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
 
 /// One request, taken apart.
@@ -138,8 +139,16 @@ pub const ROOT: &str = "/netlox/v1";
 const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 
 /// The table, a part for each subject: a new path is a line in its subject's file.
-const PARTS: &[&[Route]] =
-    &[INDEX, load_balancer::ROUTES, status::ROUTES, kv::ROUTES, models::ROUTES, explain::ROUTES];
+const PARTS: &[&[Route]] = &[
+    INDEX,
+    explain::ROUTES,
+    hosts::ROUTES,
+    kv::ROUTES,
+    load_balancer::ROUTES,
+    models::ROUTES,
+    params::ROUTES,
+    status::ROUTES,
+];
 
 /// All rows.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
@@ -175,6 +184,11 @@ pub fn query(text: &str) -> Vec<(String, String)> {
 }
 
 impl Call {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value, Refusal> {
+        serde_json::from_slice(&self.body).map_err(|e| Refusal::NotJson(e.to_string()))
+    }
+
     /// The value of `{name}`; empty if the pattern has none.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| v)
@@ -217,8 +231,8 @@ fn decoded(text: &str) -> String {
 }
 
 fn index(_: &Gateway, _: &Call) -> Answered {
-    let rows = routes().map(|r| serde_json::json!({"method": r.method, "path": r.path, "doc": r.doc}));
-    Ok(Answer::json(200, &serde_json::json!({"routes": rows.collect::<Vec<_>>()})))
+    let rows = routes().map(|r| json!({"method": r.method, "path": r.path, "doc": r.doc}));
+    Ok(Answer::json(200, &json!({"routes": rows.collect::<Vec<_>>()})))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::gateway::Gateway;
 use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
+use crate::refusal::Refusal;
 use crate::rest::models;
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use serde_json::{Value, json};
@@ -58,6 +59,9 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
 
 /// Prometheus text.
 pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<&KvReport>) -> Answered {
+    if !gateway.serves_metrics {
+        return Err(Refusal::MetricsOff);
+    }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let facts = Facts {
         table: &gateway.table,
