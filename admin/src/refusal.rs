@@ -120,8 +120,17 @@ pub enum Refusal {
     },
     /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
     Foreign(&'static str),
-    /// The request's body is over [`crate::serve::BODY_MAX`].
-    TooLarge,
+    /// The request's body is over so many bytes.
+    TooLarge(usize),
+    /// A document is no snapshot that can be restored.
+    NoSnapshot(String),
+    /// The history of a rule has no change of this number.
+    NoChange {
+        /// The rule's id.
+        id: String,
+        /// The number.
+        number: u64,
+    },
     /// The request's body did not come whole in time.
     Incomplete,
 }
@@ -153,11 +162,17 @@ impl Refusal {
         match self {
             Refusal::Body { fault, .. } => fault.status,
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
-            Refusal::NotPatchable { .. } | Refusal::Twice { .. } | Refusal::Incomplete => 400,
+            Refusal::NoSnapshot(_)
+            | Refusal::NotPatchable { .. }
+            | Refusal::Twice { .. }
+            | Refusal::Incomplete => 400,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
-            Refusal::NoReceipt(_) | Refusal::NotAttached { .. } | Refusal::NoHost(_) => 404,
+            Refusal::NoChange { .. }
+            | Refusal::NoReceipt(_)
+            | Refusal::NotAttached { .. }
+            | Refusal::NoHost(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
@@ -165,7 +180,7 @@ impl Refusal {
             | Refusal::Ambiguous(_)
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
-            Refusal::TooLarge => 413,
+            Refusal::TooLarge(_) => 413,
             Refusal::Draining | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
@@ -184,6 +199,8 @@ impl Refusal {
             Refusal::NotAttached { .. } => "no_such_endpoint",
             Refusal::NoHost(_) => "no_such_host",
             Refusal::MetricsOff => "metrics_off",
+            Refusal::NoSnapshot(_) => "no_snapshot",
+            Refusal::NoChange { .. } => "no_such_change",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
@@ -201,7 +218,7 @@ impl Refusal {
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
             Refusal::Foreign(_) => "foreign_request",
-            Refusal::TooLarge => "body_too_large",
+            Refusal::TooLarge(_) => "body_too_large",
             Refusal::Incomplete => "body_incomplete",
         }
     }
@@ -222,6 +239,7 @@ impl Refusal {
                 json!({"member": format!("serviceArguments.{}", fixed.member), "value": asked, "allowed": was})
             }
             Refusal::NotPatchable { member } => json!({"member": member}),
+            Refusal::NoChange { number, .. } => json!({"member": "number", "value": number}),
             Refusal::NotAttached { endpoint, .. } => {
                 json!({"member": "endpoints", "value": endpoint.to_string()})
             }
@@ -280,6 +298,12 @@ impl fmt::Display for Refusal {
                 write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
             }
             Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
+            Refusal::NoSnapshot(cause) => {
+                write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")
+            }
+            Refusal::NoChange { id, number } => {
+                write!(f, "no such change: the history of the rule {id} has none of the number {number}")
+            }
             Refusal::MetricsOff => {
                 write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
             }
@@ -326,7 +350,7 @@ impl fmt::Display for Refusal {
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
             Refusal::Foreign(cause) => write!(f, "{cause}"),
-            Refusal::TooLarge => write!(f, "the request body is over 1 MiB"),
+            Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
         }
     }

@@ -5,7 +5,10 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{explain, hosts, kv, load_balancer, models, params, status};
+use crate::rest::{
+    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, params, snapshot, status,
+};
+use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
@@ -57,6 +60,8 @@ pub struct Route {
     pub doc: &'static str,
     /// The members of the query that mean something.
     pub query: &'static [Query],
+    /// Bytes that its body may have.
+    pub body_max: usize,
 }
 
 /// A member of a query.
@@ -85,7 +90,7 @@ impl Query {
 impl Route {
     /// A row; its query means nothing.
     pub const fn new(method: &'static str, path: &'static str, handler: Handler, doc: &'static str) -> Route {
-        Route { method, path, handler, doc, query: &[] }
+        Route { method, path, handler, doc, query: &[], body_max: BODY_MAX }
     }
 
     /// A GET answered from the admin thread's own state.
@@ -126,6 +131,12 @@ impl Route {
         Route::new(method, path, Handler::Kv(handler), doc)
     }
 
+    /// The same with bodies up to `bytes`.
+    pub const fn up_to(mut self, bytes: usize) -> Route {
+        self.body_max = bytes;
+        self
+    }
+
     /// The same with these members of the query.
     pub const fn query(mut self, query: &'static [Query]) -> Route {
         self.query = query;
@@ -141,12 +152,16 @@ const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 /// The table, a part for each subject: a new path is a line in its subject's file.
 const PARTS: &[&[Route]] = &[
     INDEX,
+    capabilities::ROUTES,
+    diagnostics::ROUTES,
     explain::ROUTES,
     hosts::ROUTES,
     kv::ROUTES,
     load_balancer::ROUTES,
     models::ROUTES,
+    history::ROUTES,
     params::ROUTES,
+    snapshot::ROUTES,
     status::ROUTES,
 ];
 
@@ -187,6 +202,24 @@ impl Call {
     /// The body as JSON.
     pub fn json(&self) -> Result<Value, Refusal> {
         serde_json::from_slice(&self.body).map_err(|e| Refusal::NotJson(e.to_string()))
+    }
+
+    /// The body as text; JSON is UTF-8.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+
+    /// Whether the call asks for more than to be told what it would do: `mode=commit`.
+    pub fn commits(&self) -> Result<bool, Refusal> {
+        match self.query("mode") {
+            Some("commit") => Ok(true),
+            None | Some("dry-run") => Ok(false),
+            Some(other) => Err(Refusal::Argument {
+                name: "mode",
+                value: other.into(),
+                allowed: "commit, or dry-run, which is also meant by nothing",
+            }),
+        }
     }
 
     /// The value of `{name}`; empty if the pattern has none.

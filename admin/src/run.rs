@@ -220,4 +220,8 @@ fn listen_for_signals(tell: &Sender<()>) -> Result<(), String> {
 mod tests;
 
 #[cfg(test)]
+mod matrix_tests;
+#[cfg(test)]
 mod rest_tests;
+#[cfg(test)]
+mod state_tests;

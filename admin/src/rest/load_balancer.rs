@@ -86,7 +86,7 @@ type Asked = Result<Wanted, Refusal>;
 
 /// Creates a rule, or replaces the one of the same key.
 pub fn post(gateway: &Gateway, call: &Call) -> Asked {
-    Ok(Wanted::rules(gateway.with(&call.json()?)?))
+    Ok(Wanted::rules(gateway.with_text(&call.json()?, &call.text())?))
 }
 
 /// Creates or replaces a list of rules as one change: all or none. Those in force already are no fault.
@@ -96,7 +96,7 @@ pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
     };
     let (rules, changed) = upserted(&gateway.rules, &bodies, &gateway.outside.reading(Origin::Asked))?;
     let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
-    Ok(Wanted { rules: (changed > 0).then_some(rules), answer })
+    Ok(Wanted { rules: (changed > 0).then_some(rules), answer, then: None })
 }
 
 /// All rules.

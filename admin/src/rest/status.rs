@@ -48,11 +48,21 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
         "generation": gateway.table.generation,
         "rules": gateway.rules.entries().len(),
         "boot": {
+            "profile": "strict",
             "snapshot_found": boot.snapshot_found,
+            "succeeded": true,
+            "generation": boot.generation,
             "quarantine_path": boot.quarantine_path,
+            "legacy_fallback": false,
             "degraded": boot.quarantine_path.is_some(),
         },
+        "external_dependencies": [],
+        "ebpf_attachments": [],
+        "auto_persist": true,
         "last_persist": {"succeeded": gateway.persist_fault.is_none(), "error": gateway.persist_fault},
+        "last_restore": gateway.last_restore.map(|(at, generation)| {
+            json!({"succeeded": true, "at": at.as_secs(), "generation": generation})
+        }),
     });
     Ok(Answer::json(if ready { 200 } else { 503 }, &body))
 }
@@ -108,7 +118,8 @@ pub fn receipts(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answ
     Ok(Answer::json(200, &json!({"receipts": shown, "cursor": cursor})))
 }
 
-fn shard(report: &ShardReport) -> Value {
+/// A shard without its receipts.
+pub fn shard(report: &ShardReport) -> Value {
     let counts: serde_json::Map<_, _> =
         report.counts.iter().map(|(c, n)| (count_word(*c).to_string(), json!(n))).collect();
     json!({
