@@ -118,6 +118,8 @@ pub enum Refusal {
         /// Methods of this path, as `Allow` lists them.
         allowed: String,
     },
+    /// A request without a token that is let in.
+    NoToken,
     /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
     Foreign(&'static str),
     /// The request's body is over so many bytes.
@@ -166,6 +168,7 @@ impl Refusal {
             | Refusal::NotPatchable { .. }
             | Refusal::Twice { .. }
             | Refusal::Incomplete => 400,
+            Refusal::NoToken => 401,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
@@ -217,6 +220,7 @@ impl Refusal {
             Refusal::Draining => "gateway_draining",
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
+            Refusal::NoToken => "invalid_token",
             Refusal::Foreign(_) => "foreign_request",
             Refusal::TooLarge(_) => "body_too_large",
             Refusal::Incomplete => "body_incomplete",
@@ -349,6 +353,9 @@ impl fmt::Display for Refusal {
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
             Refusal::Foreign(cause) => write!(f, "{cause}"),
             Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
