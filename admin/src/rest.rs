@@ -4,12 +4,14 @@
 pub mod capabilities;
 pub mod diagnostics;
 pub mod explain;
+pub mod forms;
 pub mod gate;
 pub mod history;
 pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
 pub mod models;
+pub mod openapi;
 pub mod params;
 pub mod patch;
 pub mod snapshot;

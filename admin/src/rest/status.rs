@@ -6,7 +6,7 @@ use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
 use crate::refusal::Refusal;
-use crate::rest::models;
+use crate::rest::{forms, models};
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
@@ -15,8 +15,9 @@ use warmpath_core::receipt::{Outcome, PairReceipt, Receipt};
 
 /// Rows of the gateway's state.
 pub const ROUTES: &[Route] = &[
-    Route::reports("/netlox/v1/status/ready", ready, "200 if requests are welcome, else 503 with reasons"),
-    Route::new("GET", "/netlox/v1/metrics", Handler::AllReports(metrics), "Prometheus text"),
+    Route::reports("/netlox/v1/status/ready", ready, "200 if requests are welcome, else 503 with reasons")
+        .gives(&forms::READY),
+    Route::new("GET", "/netlox/v1/metrics", Handler::AllReports(metrics), "Prometheus text").gives_text(),
     Route::reports("/netlox/v1/shards", shards, "what each shard knows of itself"),
     Route::reports("/netlox/v1/receipts", receipts, "recent requests").query(&[
         Query::may("last", "how many, the newest; 50 unless said"),
