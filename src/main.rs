@@ -2,6 +2,8 @@
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
 mod catalog;
+mod check;
+mod completion;
 mod demo;
 mod doctor;
 mod events;
@@ -25,6 +27,7 @@ Examples:
   warmpath bench --url http://127.0.0.1:8080   load, with latencies and every answer checked
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
+  warmpath check rules.json                    whether a rule is accepted, catalogued, and its pool verified
   warmpath catalog                             what was shown of which engine, and by which record
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
@@ -52,6 +55,10 @@ enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Tell what was shown of which engine, version and model, and by which record
     Catalog(catalog::CatalogArgs),
+    /// Tell of a rule whether it is accepted, its tuple in the catalog, its topology verified
+    Check(check::CheckArgs),
+    /// Print the completions of a shell
+    Completion(completion::CompletionArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -67,6 +74,8 @@ fn main() -> ExitCode {
         Verb::Events(args) => events::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Catalog(args) => catalog::run(&args),
+        Verb::Check(args) => check::run(&args),
+        Verb::Completion(args) => completion::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

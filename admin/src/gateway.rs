@@ -215,11 +215,22 @@ pub fn upserted(
     bodies: &[Value],
     reading: &Reading<'_>,
 ) -> Result<(RuleSet, usize), Refusal> {
+    let texts: Vec<String> = bodies.iter().map(Value::to_string).collect();
+    upserted_texts(rules, bodies, &texts, reading)
+}
+
+/// The same with bodies that were given as `texts`.
+pub fn upserted_texts(
+    rules: &RuleSet,
+    bodies: &[Value],
+    texts: &[String],
+    reading: &Reading<'_>,
+) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
     let mut seen = HashMap::new();
     let mut changed = 0;
-    for (index, body) in bodies.iter().enumerate() {
-        let done = next.upsert(body, reading).map_err(|refusal| match refusal {
+    for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
+        let done = next.upsert_text(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             other => other,
         })?;

@@ -2,13 +2,14 @@
 
 use crate::answer::Answer;
 use crate::change::Wanted;
-use crate::gateway::{Gateway, upserted};
+use crate::gateway::{Gateway, upserted_texts};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
 use crate::rest::patch::patch;
 use crate::rest::{forms, gate};
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use crate::rules::{Entry, Origin, RuleSet, Selection, address, address_of};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
@@ -99,7 +100,11 @@ pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
     let Value::Array(bodies) = call.json()? else {
         return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
     };
-    let (rules, changed) = upserted(&gateway.rules, &bodies, &gateway.outside.reading(Origin::Asked))?;
+    let raw: Vec<&RawValue> =
+        serde_json::from_slice(&call.body).map_err(|e| Refusal::NotJson(e.to_string()))?;
+    let texts: Vec<String> = raw.iter().map(|body| body.get().to_string()).collect();
+    let reading = gateway.outside.reading(Origin::Asked);
+    let (rules, changed) = upserted_texts(&gateway.rules, &bodies, &texts, &reading)?;
     let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
     Ok(Wanted { rules: (changed > 0).then_some(rules), answer, then: None })
 }
