@@ -1,6 +1,7 @@
 //! The questions that each engine's file answers. Owns the list and what silence means: an engine that has no
 //! such thing; must never hold an answer of an engine.
 
+use super::attest::Questions;
 use super::contract::{ContractFault, Recipe, Terms};
 use super::pairing::Pairing;
 use super::telemetry::Telemetry;
@@ -38,6 +39,8 @@ pub(super) struct Answers {
     pub pairing: Option<Pairing>,
     /// Where it tells its load.
     pub telemetry: Option<Telemetry>,
+    /// What it is asked before a rule with a model profile routes by its blocks.
+    pub questions: Option<Questions>,
     /// Which versions name all blocks alike: equal numbers, equal names.
     pub family: fn(Version) -> usize,
     /// Refuses terms that no version can have.
@@ -74,6 +77,7 @@ impl Answers {
         },
         pairing: None,
         telemetry: None,
+        questions: None,
         family: |_| 0,
         check: |_| Ok(()),
         told: |recipe, _| recipe,
