@@ -17,6 +17,7 @@ pub mod fault;
 pub mod fleet;
 pub mod gate;
 pub mod prefix_path;
+pub mod profile;
 pub mod receipt;
 pub mod rule;
 pub mod session;

@@ -7,6 +7,7 @@ mod pairing;
 use super::answers::Answers;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
+use super::launch::LaunchFlags;
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
 use super::text::{Looped, Named, TextTerms, ToolForm};
@@ -42,6 +43,13 @@ pub(super) const ANSWERS: Answers = Answers {
     pairing: Some(pairing::PAIRING),
     telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
     questions: Some(attest::QUESTIONS),
+    probe_folder: "sglang",
+    flags: LaunchFlags {
+        block_size: Some("--page-size"),
+        ranks: Some("--dp-size"),
+        dtype: Some("--dtype"),
+        max_len: Some("--context-length"),
+    },
     family,
     check,
     told,

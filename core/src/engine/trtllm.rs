@@ -8,6 +8,7 @@ mod pairing;
 use super::answers::Answers;
 use super::Algo;
 use super::contract::{ContractFault, Terms};
+use super::launch::LaunchFlags;
 use super::preimage::Preimage;
 use super::telemetry::{self, Telemetry};
 use crate::block::{BlockSize, Digest};
@@ -29,6 +30,9 @@ pub(super) const ANSWERS: Answers = Answers {
     // second reader of the page sees the others.
     telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations }),
     questions: Some(attest::QUESTIONS),
+    probe_folder: "trtllm",
+    // Tokens of a block are an option of `kv_cache_config`, in a file.
+    flags: LaunchFlags { max_len: Some("--max-seq-len"), ..LaunchFlags::NONE },
     check,
     recipe: |terms| Ok(super::sglang::recipe(terms)),
     ..Answers::SILENT

@@ -9,6 +9,7 @@ use super::cbor::Cbor;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::form::Form;
+use super::launch::LaunchFlags;
 use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
@@ -51,6 +52,12 @@ pub(super) const ANSWERS: Answers = Answers {
     pairing: Some(pairing::PAIRING),
     telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
     questions: Some(attest::QUESTIONS),
+    flags: LaunchFlags {
+        block_size: Some("--block-size"),
+        ranks: Some("--data-parallel-size"),
+        dtype: Some("--dtype"),
+        max_len: Some("--max-model-len"),
+    },
     family,
     check,
     told,

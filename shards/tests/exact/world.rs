@@ -63,7 +63,7 @@ impl Pool {
             prefill: 1_000_000,
             script: None,
             explain: ExplainHeader::Off,
-            completions_only: false,
+            profile: Default::default(),
             model: "",
         }
     }
