@@ -5,8 +5,10 @@ use crate::fake::body;
 use crate::fake::kv::{exact_report, exact_rule};
 use crate::kv::endpoints;
 use crate::telemetry::Scrape;
-use std::collections::HashMap;
-use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount, SourceReport};
+use std::collections::{HashMap, HashSet};
+use warmpath_core::control::{
+    AnswerCount, Count, ExactCount, ExactReport, FIRST_BYTE_BUCKETS_US, SessionCount, SourceReport,
+};
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
 use warmpath_core::engine::telemetry::Load;
@@ -58,6 +60,13 @@ fn read_sample(line: &str) -> Sample {
     };
     assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
     (name.into(), labels.into(), value.parse().expect("no number"))
+}
+
+/// The names of labels as written; that of a bucket's bound is left out.
+fn label_names(labels: &str) -> Vec<String> {
+    let plain = labels.replace("\\\\", "").replace("\\\"", "");
+    let between = plain.split('"').step_by(2).map(|between| between.trim_matches([',', '=']).to_owned());
+    between.filter(|name| !name.is_empty() && *name != "le").collect()
 }
 
 fn report(shard: usize) -> ShardReport {
@@ -183,8 +192,14 @@ fn the_page_is_well_formed_and_every_family_has_samples() {
     let (families, samples) = read(&page());
     let listed: Vec<_> = super::families().map(|f| f.name.to_string()).collect();
     assert_eq!(families, listed);
-    for family in &listed {
-        assert!(samples.iter().any(|(n, ..)| n.starts_with(family.as_str())), "{family} has no sample");
+    for family in super::families() {
+        let own = samples.iter().filter(|(name, ..)| {
+            let suffix = name.strip_prefix(family.name);
+            suffix.is_some_and(|suffix| ["", "_bucket", "_sum", "_count"].contains(&suffix))
+        });
+        let names: HashSet<Vec<String>> = own.map(|(_, labels, _)| label_names(labels)).collect();
+        let named = family.of.labels().iter().map(|name| name.to_string()).collect();
+        assert_eq!(names, HashSet::from([named]), "{}", family.name);
     }
 }
 

@@ -348,14 +348,20 @@ pub(super) const SERVICE: &[Member] = &[
         ZERO,
         "where SGLang's decode engines meet its prefill engines; 0: 8998; only with `pd_disagg_mode` and `sglang`",
     ),
-    some(
+    here(
         "kvExactApiMode",
         Word(&["", "completions", "chat", "both"]),
-        (&[BLANK, Plain::Text("completions")], Later),
         BLANK,
-        "which requests are routed by blocks: `completions` alone; empty: all that can be",
+        "which requests are routed by blocks: `completions` or `chat` alone, or `both`; empty: what the profile \
+         supports, without one both; can't be changed while the rule exists",
     ),
-    later("kvModelProfile", NAME, BLANK, "exact routing of chats"),
+    here(
+        "kvModelProfile",
+        Text(127),
+        BLANK,
+        "id of the profile in `kvprofiles/` that pins tokenizer and template: the rule is routed by blocks only while \
+         that is proven against its engines; can be attached to a rule once, then not be changed while the rule exists",
+    ),
     some(
         "api_key_auth",
         Word(&["", "disabled", "required", "jwt", "apikey-or-jwt"]),
