@@ -217,3 +217,10 @@ fn listen_for_signals(tell: &Sender<()>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod matrix_tests;
+#[cfg(test)]
+mod rest_tests;
+#[cfg(test)]
+mod state_tests;

@@ -118,9 +118,10 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
     }
     let (route, params) = routes::find(asked(request.method()), request.uri().path())?;
     let query = routes::query(request.uri().query().unwrap_or(""));
-    let call = Call { params, query, body: whole_body(request.into_body()).await? };
+    let call = Call { params, query, body: whole_body(request.into_body(), route.body_max).await? };
     match route.handler {
         Handler::Own(handler) => handler(&gateway.borrow(), &call),
+        Handler::Switch(handler) => handler(&mut gateway.borrow_mut(), &call),
         Handler::Change(handler) => change(&gateway, |gateway| handler(gateway, &call)).await,
         Handler::Reports(handler) => {
             let reports = reports(&gateway).await;
@@ -165,11 +166,11 @@ pub(crate) async fn ask_kv<T: Send + 'static>(
     asked.await.ok()
 }
 
-async fn whole_body(body: Incoming) -> Result<Vec<u8>, Refusal> {
-    let limited = Limited::new(body, BODY_MAX);
+async fn whole_body(body: Incoming, most: usize) -> Result<Vec<u8>, Refusal> {
+    let limited = Limited::new(body, most);
     match tokio::time::timeout(READ_TIME, limited.collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes().into()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Refusal::TooLarge(most)),
         Ok(Err(_)) | Err(_) => Err(Refusal::Incomplete),
     }
 }

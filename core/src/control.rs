@@ -4,6 +4,7 @@
 use crate::Nanos;
 use crate::decide::exact::Miss;
 use crate::engine::Engine;
+use crate::profile::registry::Registry;
 use crate::receipt::{PairPhase, Receipt};
 use crate::shared::{Fence, Tier};
 use crate::table::Table;
@@ -27,9 +28,9 @@ pub trait DataPlane: Send + Sync {
         Vec::new()
     }
 
-    /// Model profiles that are not taken, and why.
-    fn refused_profiles(&self) -> Vec<RefusedProfile> {
-        Vec::new()
+    /// The profiles that are published, and the documents that are not, with the reason of each.
+    fn registry(&self) -> Arc<Registry> {
+        Arc::default()
     }
 }
 

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, RefusedProfile, ShardReport};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, ShardReport};
+use warmpath_core::profile::registry::Registry;
 use warmpath_core::table::Table;
 use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
 
@@ -148,6 +149,8 @@ impl Fleet {
         }
         let Some(root) = &plan.root else { return Ok(()) };
         let (loader, told) = (Loader::new(root), text.told.clone());
+        // The admin thread reads rules by the profiles that are there from the first moment on.
+        *lock(&self.models) = loader.models();
         let (shards, published) = (self.shards.clone(), self.models.clone());
         let publish = move |models: Arc<Models>| {
             // Each makes itself ready; one that is gone needs not.
@@ -226,8 +229,8 @@ impl DataPlane for Fleet {
         lock(&self.models).reports()
     }
 
-    fn refused_profiles(&self) -> Vec<RefusedProfile> {
-        lock(&self.models).refused.clone()
+    fn registry(&self) -> Arc<Registry> {
+        lock(&self.models).registry.clone()
     }
 }
 

@@ -19,10 +19,10 @@ use std::time::Duration;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
+use warmpath_core::profile::slug;
 use warmpath_core::shared::Adapter;
 use warmpath_core::{MICROSECOND, Nanos};
 use warmpath_parser::json::{self, Member, Members};
-use warmpath_prompt::load::folder_name;
 use warmpath_prompt::{Api, Checkpoints, Date, Model};
 use warmpath_ring::{Ring, Wake};
 
@@ -137,7 +137,7 @@ impl ShardText {
     fn model(&mut self, name: &str, engine: Engine) -> Result<Arc<Model>, Miss> {
         let found = self.models.find(name, engine).cloned();
         if found.as_ref().is_err_and(|why| *why == Decline::TokenizerLoading) {
-            let wish = Wish { folder: folder_name(name), engine };
+            let wish = Wish { folder: slug(name), engine };
             if self.wished.insert(wish.clone()) {
                 // Without a loader nothing is ever loaded.
                 let _ = self.tell.send(Told::Wish(wish));
@@ -215,7 +215,7 @@ impl<R: Ring> Flow<R> {
             return Err(Miss::Warmup);
         }
         let api = api_of(exchange.head.path.of(&exchange.request)).ok_or(Miss::TextEmpty)?;
-        if rule.completions_only && api == Api::Chat {
+        if !rule.profile.surfaces().has(api) {
             return Err(Miss::ModeOff);
         }
         if !exchange.peeked {

@@ -123,7 +123,7 @@ pub fn exact_rule(name: &str, port: u16, endpoints: &[u16], ranks: u8) -> Rule {
     let mut rule = parse(&body, &Environment::default(), || name.into()).unwrap();
     let contract = Engine::Sglang.contract(&Terms::plain(Algo::Sha256Sglang, BlockSize::SIXTEEN)).unwrap();
     rule.exact = Some(KvExact {
-        completions_only: false,
+        profile: Default::default(),
         contract,
         version: None,
         ports: KvPorts::default(),

@@ -1,6 +1,7 @@
 //! vLLM's block hashes, 0.23 to 0.33: a block is `hash((parent, tokens, extra))` over CBOR or pickle, from a
 //! root that is the hash of the seed. Owns which version hashes what.
 
+mod attest;
 mod pairing;
 
 use super::answers::Answers;
@@ -8,6 +9,7 @@ use super::cbor::Cbor;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::form::Form;
+use super::launch::LaunchFlags;
 use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
@@ -52,6 +54,13 @@ pub(super) const ANSWERS: Answers = Answers {
         // One sample a data-parallel rank (0.32, run); they count a request when it is scheduled, preempted ones apart.
         lookups: Some(["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"]),
     }),
+    questions: Some(attest::QUESTIONS),
+    flags: LaunchFlags {
+        block_size: Some("--block-size"),
+        ranks: Some("--data-parallel-size"),
+        dtype: Some("--dtype"),
+        max_len: Some("--max-model-len"),
+    },
     family,
     check,
     told,

@@ -1,15 +1,16 @@
 //! How a pair may end, by what its engines were told to do: the table that the gateway is held to.
 
-use crate::client::{Came, End};
-use crate::engine::Kind;
-use crate::ledger::Ledger;
-use crate::world::Mix;
+use crate::pairs::ask::Ask;
+use crate::pairs::engine::Kind;
+use crate::pairs::ledger::Ledger;
+use crate::pairs::world::Mix;
+use crate::sim::client::{Came, End};
 
 /// The longest that a client may wait: prefill's phase, decode's first byte, and some seconds of engines.
 const PATIENCE: u64 = (30 + 60 + 15) * 1_000_000_000;
 
 /// Panics where an end is not one that its request may have.
-pub fn judge(kind: Kind, mix: Mix, end: &End, ledger: &Ledger) {
+pub fn judge(kind: Kind, mix: Mix, end: &End<Ask>, ledger: &Ledger) {
     let wish = &end.ask.wish;
     let times =
         |counts: &std::collections::BTreeMap<String, u32>| counts.get(&wish.tag).copied().unwrap_or(0);
@@ -26,7 +27,7 @@ pub fn judge(kind: Kind, mix: Mix, end: &End, ledger: &Ledger) {
     }
     let fine = match mix {
         Mix::Kind => end.came == Came::Answer(200) || end.came == Came::Early,
-        Mix::Leaving if end.ask.leave_after.is_some() || end.ask.leave_at.is_some() => {
+        Mix::Leaving if end.ask.leave_after.is_some() || end.ask.leave_within.is_some() => {
             matches!(end.came, Came::Left | Came::Answer(200))
         }
         Mix::Leaving => end.came == Came::Answer(200),
@@ -46,7 +47,7 @@ fn nobody(came: &Came) -> bool {
 }
 
 /// vLLM and TensorRT-LLM.
-fn handed_over(end: &End) -> bool {
+fn handed_over(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
     match wish.prefill.as_str() {
         "final" if *came == Came::Early => true,
@@ -58,7 +59,7 @@ fn handed_over(end: &End) -> bool {
 }
 
 /// How decode ends where prefill did not end it.
-fn decoded(end: &End) -> bool {
+fn decoded(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
     // A normal endpoint that took the whole request is kind.
     if *came == Came::Answer(200) {
@@ -79,7 +80,7 @@ fn decoded(end: &End) -> bool {
 }
 
 /// SGLang: what one leg does the other may tell first.
-fn together(end: &End) -> bool {
+fn together(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
     let failed = refused(came, 502, "pd_sg_prefill_failed");
     // Decode's own word of a room that fell apart.
