@@ -2,6 +2,7 @@
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
 mod catalog;
+mod compat;
 mod demo;
 mod doctor;
 mod events;
@@ -26,6 +27,7 @@ Examples:
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
   warmpath catalog                             what was shown of which engine, and by which record
+  warmpath compat --engine vllm --version 0.30.0   whether a version, a transport, a router go together
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -52,6 +54,8 @@ enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Tell what was shown of which engine, version and model, and by which record
     Catalog(catalog::CatalogArgs),
+    /// Ask what is reported of an engine's version, transport and router together
+    Compat(compat::CompatArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Events(args) => events::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Catalog(args) => catalog::run(&args),
+        Verb::Compat(args) => compat::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

@@ -40,6 +40,7 @@ fn help_of_every_verb_teaches_by_example() {
         "events tail",
         "events replay",
         "catalog",
+        "compat",
         "qualify",
     ] {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();

@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
 pub mod models;
+pub mod overview;
 pub mod params;
 pub mod patch;
 pub mod snapshot;

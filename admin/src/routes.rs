@@ -4,9 +4,11 @@
 use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
+use crate::page;
 use crate::refusal::Refusal;
 use crate::rest::{
-    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, params, snapshot, status,
+    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, overview, params,
+    snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -160,6 +162,8 @@ const PARTS: &[&[Route]] = &[
     load_balancer::ROUTES,
     models::ROUTES,
     history::ROUTES,
+    overview::ROUTES,
+    page::ROUTES,
     params::ROUTES,
     snapshot::ROUTES,
     status::ROUTES,
