@@ -95,6 +95,7 @@ const FAITH = { trusted: "good", doubted: "warn", load_only: "bad" };
 function cell(label, ...children) {
   const made = element("td", "", ...children);
   made.dataset.label = label;
+  if (made.textContent === "–") made.className = "none";
   return made;
 }
 
@@ -161,7 +162,7 @@ function exactLine(exact) {
     .map(([word, count]) => `${word} ${number(count)}`).join(", ");
   const found = exact.prompt_tokens ? ` · ${((100 * exact.predicted_tokens) / exact.prompt_tokens).toFixed(1)} % of their ` +
     `${number(exact.prompt_tokens)} prompt tokens expected in caches, ${number(exact.cached_tokens)} told` : "";
-  return element("p", "facts exact", `by blocks ${number(exact.hits)}${found}${misses ? ` · else: ${misses}` : ""}`);
+  return element("p", "facts exact", `${number(exact.hits)} by blocks${found}${misses ? ` · else: ${misses}` : ""}`);
 }
 
 /** Rungs of a binding that is proven step by step; where it has none, how far its endpoints are trusted. */
@@ -190,7 +191,7 @@ function ladder(rule, status, told) {
 
 function ruleCard(rule, told, status, seconds) {
   const where = `${rule.ip.includes(":") ? `[${rule.ip}]` : rule.ip}:${rule.port}${rule.path ? ` ${rule.path}` : ""}`;
-  const kind = rule.exact ? "by blocks" : "";
+  const kind = rule.exact ? "exact" : "";
   const facts = [where, rule.host, rule.model && `model ${rule.model}`, rule.engine, `sel ${rule.selector}`, kind,
     rule.pairs && "prefill and decode", `${number(sum(rule.own_answers))} answers of its own`];
   const part = shares(rule, seconds);
@@ -263,7 +264,7 @@ async function look() {
   const seconds = before ? (now.time_ms - before.time_ms) / 1000 : 0;
   const told = (kv && kv.endpoints) || [];
   state(ready);
-  by("build").textContent = `${now.build} · generation ${now.generation} · ${now.shards} shards`;
+  by("build").textContent = `${now.build} · generation ${now.generation} · shards ${now.shards}`;
   tiles(now, kv, seconds);
   const cards = now.rules.map((rule, at) =>
     ruleCard(rule, told.filter((one) => one.service_id === rule.service), statuses[at], seconds));

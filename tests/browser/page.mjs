@@ -122,7 +122,7 @@ async function figures(page, root) {
       assert.match(line, new RegExp(`^gate enforce: ${rule.gate.inflight} in flight of 50, ${rule.gate.queued} waiting`));
     }
     if (rule.exact) {
-      assert.match(await card.locator(".exact").textContent(), new RegExp(`^by blocks ${rule.exact.hits}( |$)`));
+      assert.match(await card.locator(".exact").textContent(), new RegExp(`^${rule.exact.hits} by blocks( |$)`));
       assert.equal(await card.locator(".ladder").count(), 1, "a ladder, or the trust of its endpoints");
     }
   }
@@ -146,6 +146,23 @@ const contrast = (page, selector) => page.evaluate((wanted) => {
   const [a, b] = [light(ink), light(getComputedStyle(behind).backgroundColor)].sort((one, two) => two - one);
   return (a + 0.05) / (b + 0.05);
 }, selector);
+
+/** While requests come, the flow of the rule's one endpoint fills its bar and its rate is no zero. */
+async function flows(browser, at) {
+  const page = await browser.newPage();
+  await page.goto(at.root);
+  await seen(page);
+  const { rules } = await get(`${at.root}/netlox/v1/status/overview`);
+  const { service } = rules.find((rule) => rule.name === "exact");
+  const cell = page.locator(`article[data-service="${service}"] td[data-label="Flow"]`);
+  await until("the flow is shown", async () => {
+    await traffic(at);
+    const full = await cell.locator(".flow > span").evaluate((bar) => bar.style.width === "100%");
+    return full && /^[\d.]+\/s/.test(await cell.textContent());
+  });
+  await page.close();
+  console.log("flow: shown while requests come");
+}
 
 async function looks(browser, root, name, options) {
   const context = await browser.newContext(options);
@@ -184,6 +201,7 @@ try {
   await stored(at);
   await traffic(at);
   browser = await chromium.launch({ executablePath: BROWSER, args: ["--no-sandbox"] });
+  await flows(browser, at);
   const desk = { viewport: { width: 1280, height: 900 } };
   const phone = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
   await looks(browser, at.root, "light", { ...desk, colorScheme: "light" });
