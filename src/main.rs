@@ -3,6 +3,7 @@
 
 mod catalog;
 mod check;
+mod compat;
 mod completion;
 mod demo;
 mod doctor;
@@ -29,6 +30,7 @@ Examples:
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
   warmpath check rules.json                    whether a rule is accepted, catalogued, and its pool verified
   warmpath catalog                             what was shown of which engine, and by which record
+  warmpath compat --engine vllm --version 0.30.0   whether a version, a transport, a router go together
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -59,6 +61,8 @@ enum Verb {
     Check(check::CheckArgs),
     /// Print the completions of a shell
     Completion(completion::CompletionArgs),
+    /// Ask what is reported of an engine's version, transport and router together
+    Compat(compat::CompatArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Verb::Catalog(args) => catalog::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Completion(args) => completion::run(&args),
+        Verb::Compat(args) => compat::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

@@ -42,6 +42,7 @@ fn help_of_every_verb_teaches_by_example() {
         "catalog",
         "check",
         "completion",
+        "compat",
         "qualify",
     ] {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();

@@ -69,4 +69,8 @@ pub fn resident(status: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+mod dashboards_tests;
+#[cfg(test)]
+mod seed_tests;
+#[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ pub mod kv;
 pub mod load_balancer;
 pub mod models;
 pub mod openapi;
+pub mod overview;
 pub mod params;
 pub mod patch;
 pub mod snapshot;

@@ -4,11 +4,12 @@
 use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
+use crate::page;
 use crate::refusal::Refusal;
 use crate::rest::forms::{self, Form};
 use crate::rest::{
-    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, openapi, params, snapshot,
-    status,
+    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, openapi, overview, params,
+    snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -194,6 +195,8 @@ const PARTS: &[&[Route]] = &[
     models::ROUTES,
     history::ROUTES,
     openapi::ROUTES,
+    overview::ROUTES,
+    page::ROUTES,
     params::ROUTES,
     snapshot::ROUTES,
     status::ROUTES,

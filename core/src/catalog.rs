@@ -3,6 +3,7 @@
 //! evidence for one tuple count for another, nor hold a verdict without the record that shows it. That records exist and
 //! have not changed since is a test's to hold (`tests/catalog.rs`): they are not built in.
 
+pub mod compat;
 mod evidence;
 mod fault;
 mod tuple;

@@ -44,6 +44,15 @@ pub const FAMILIES: &[Family] = &[
     ),
     family("warmpath_rules", "Rules in force.", &Total(|f| f.table.services().count() as u64)),
     family(
+        "loxilb_ai_engine_info",
+        "1 for each rule, with the kind of its engines.",
+        &Listed(&["service", "engine"], |f, p| {
+            f.table
+                .services()
+                .for_each(|service| p.sample(&[&service.number, &service.rule.engine.name()], 1));
+        }),
+    ),
+    family(
         "warmpath_generation",
         "Number of the table that was published last.",
         &Total(|f| f.table.generation),

@@ -41,7 +41,7 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
-    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page), lookups: None }),
     questions: Some(attest::QUESTIONS),
     probe_folder: "sglang",
     flags: LaunchFlags {
