@@ -7,6 +7,7 @@
 mod breaker;
 mod client;
 mod engine;
+mod gate;
 mod http;
 mod scene;
 mod sessions;

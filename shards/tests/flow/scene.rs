@@ -16,6 +16,7 @@ use warmpath_ring::sim::{Sim, Weather};
 use warmpath_ring::{Ring, Sizes};
 use warmpath_shards::budget::Budget;
 use warmpath_shards::exact::Blocks;
+use warmpath_shards::valve::Valve;
 use warmpath_shards::{Flow, Settings, Transport};
 
 const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
@@ -87,7 +88,18 @@ impl Scene {
     }
 
     /// Sends a request and goes on until it is with an engine, or over.
-    pub fn begin(&mut self, shard: usize, mut ask: Ask) -> Shared<Vec<(Ask, Came)>> {
+    pub fn begin(&mut self, shard: usize, ask: Ask) -> Shared<Vec<(Ask, Came)>> {
+        let came = self.send(shard, ask);
+        let shard = &mut self.shards[shard];
+        let before = shard.executions();
+        while shard.executions() == before && came.borrow().is_empty() {
+            shard.flow.turn(Some(Duration::from_millis(10))).expect("the simulated ring never fails");
+        }
+        came
+    }
+
+    /// Sends a request; what comes of it is seen as time passes.
+    pub fn send(&mut self, shard: usize, mut ask: Ask) -> Shared<Vec<(Ask, Came)>> {
         self.asked += 1;
         ask.id = format!("ask{}", self.asked);
         let now = self.now();
@@ -108,10 +120,6 @@ impl Scene {
             done: false,
         };
         shard.flow.ring.add(Rc::new(RefCell::new(client)));
-        let before = shard.executions();
-        while shard.executions() == before && came.borrow().is_empty() {
-            shard.flow.turn(Some(Duration::from_millis(10))).expect("the simulated ring never fails");
-        }
         came
     }
 
@@ -153,6 +161,22 @@ impl Scene {
             shard.engines[engine].borrow().ledger.borrow().executions.values().sum()
         };
         engines.map(|engine| self.shards.iter().map(|shard| of(shard, engine)).sum()).collect()
+    }
+
+    /// From now on all shards together serve so many connections at once.
+    pub fn bound_connections(&mut self, most: u32) {
+        let valve = Arc::new(Valve::new(most));
+        self.shards.iter_mut().for_each(|shard| shard.flow.behind(valve.clone()));
+    }
+
+    /// Client connections that are open.
+    pub fn clients(&mut self) -> u64 {
+        self.shards.iter_mut().map(|shard| shard.flow.report(0).clients).sum()
+    }
+
+    /// Those among them that wait for a seat.
+    pub fn held(&mut self) -> u64 {
+        self.shards.iter_mut().map(|shard| shard.flow.report(0).held).sum()
     }
 
     /// A count of all shards.

@@ -105,6 +105,7 @@ fn rule(engines: &[SocketAddr], draw: &mut Draw, mix: Mix) -> Rule {
             service.insert(name.into(), draw.of(&values).into());
         }
         service.insert("fc_mode".into(), "enforce".into());
+        service.insert("fc_fair".into(), draw.of(&["off", "on"]).into());
     }
     let mut rule = warmpath_core::rule::body::parse(&body, &Environment::default(), || "id".into())
         .expect("a good rule");
