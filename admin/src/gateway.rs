@@ -41,7 +41,8 @@ pub struct Outside {
 impl Outside {
     /// How bodies of this origin are read.
     pub fn reading(&self, origin: Origin) -> Reading<'_> {
-        Reading { environment: &self.environment, random: self.random, origin }
+        let at = (self.wall)().as_secs();
+        Reading { environment: &self.environment, random: self.random, origin, at }
     }
 }
 
@@ -50,6 +51,8 @@ impl Outside {
 pub struct Boot {
     /// A snapshot was read.
     pub snapshot_found: bool,
+    /// The generation of that snapshot.
+    pub generation: u64,
     /// What was wrong and what was done about it, for people.
     pub notes: Vec<String>,
     /// Where a damaged snapshot was put.
@@ -70,6 +73,10 @@ pub struct Gateway {
     pub boot: Boot,
     /// Why the last attempt to persist failed, if it did.
     pub persist_fault: Option<String>,
+    /// When rules were restored last, and to which generation.
+    pub last_restore: Option<(Duration, u64)>,
+    /// Whether metrics are served.
+    pub serves_metrics: bool,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
     /// The scrapers of its endpoints' load.
@@ -96,6 +103,8 @@ impl Gateway {
             phase: DrainPhase::Serving,
             boot: Boot::default(),
             persist_fault: None,
+            last_restore: None,
+            serves_metrics: true,
             probers: SharedProbers::default(),
             scrapers: SharedScrapers::default(),
             kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
@@ -107,8 +116,13 @@ impl Gateway {
 
     /// The rules with one created or replaced.
     pub fn with(&self, body: &Value) -> Result<RuleSet, Refusal> {
+        self.with_text(body, &body.to_string())
+    }
+
+    /// The same with a body that was given as `text`.
+    pub fn with_text(&self, body: &Value, text: &str) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert(body, &self.outside.reading(Origin::Asked))?.changed {
+        match rules.upsert_text(body, text, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }
@@ -156,7 +170,7 @@ impl Gateway {
     pub fn reinstall(&mut self, refused: &Table) -> Snapshot {
         let back =
             Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
-        let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
+        let snapshot = Snapshot::of(back.generation, &self.rules);
         if self.phase < DrainPhase::Closing {
             match self.put_in_force(&back) {
                 Ok(()) => self.publish(back),
@@ -175,6 +189,7 @@ impl Gateway {
     }
 
     fn publish(&mut self, table: Arc<Table>) {
+        self.probers.borrow_mut().hosts = self.rules.hosts.clone();
         self.table = table.clone();
         self.published.send_replace(table);
     }

@@ -1,11 +1,11 @@
 //! Why a change or a question is refused, typed. Owns the mapping from reason to status, machine-readable
 //! code and sentence; must never be replaced by a bare string on the way to the client.
 
+use crate::rules::Fixed;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
-use warmpath_core::engine::Engine;
 use warmpath_core::receipt::KEPT;
 use warmpath_core::rule::body::BodyFault;
 
@@ -32,17 +32,35 @@ pub enum Refusal {
     Exists,
     /// Another rule has this id.
     IdTaken(String),
-    /// A replacement names another kind of engine than the rule has.
-    EngineFixed {
+    /// A replacement changes what can't be changed while the rule exists.
+    Fixed {
+        /// What is fixed.
+        fixed: &'static Fixed,
         /// The rule's id.
         id: String,
         /// Its address.
         vip: SocketAddr,
         /// What it is.
-        was: Engine,
+        was: String,
         /// What was asked for.
-        asked: Engine,
+        asked: String,
     },
+    /// A merge patch names a member that only a replacement can change.
+    NotPatchable {
+        /// Its path.
+        member: String,
+    },
+    /// A rule has none of these endpoints, so none can be taken away.
+    NotAttached {
+        /// The rule's address.
+        vip: SocketAddr,
+        /// The endpoint.
+        endpoint: SocketAddr,
+    },
+    /// No such host is probed.
+    NoHost(String),
+    /// Metrics are switched off.
+    MetricsOff,
     /// No rule is selected by the words given.
     NoRule(String),
     /// Several rules are selected where one was meant; what to add to the request.
@@ -100,15 +118,31 @@ pub enum Refusal {
         /// Methods of this path, as `Allow` lists them.
         allowed: String,
     },
+    /// A request without a token that is let in.
+    NoToken,
     /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
     Foreign(&'static str),
-    /// The request's body is over [`crate::serve::BODY_MAX`].
-    TooLarge,
+    /// The request's body is over so many bytes.
+    TooLarge(usize),
+    /// A document is no snapshot that can be restored.
+    NoSnapshot(String),
+    /// The history of a rule has no change of this number.
+    NoChange {
+        /// The rule's id.
+        id: String,
+        /// The number.
+        number: u64,
+    },
     /// The request's body did not come whole in time.
     Incomplete,
 }
 
 impl Refusal {
+    /// A single rule body is refused.
+    pub fn body(fault: BodyFault) -> Refusal {
+        Refusal::Body { index: None, fault: Box::new(fault) }
+    }
+
     /// A file operation failed.
     pub fn disk(path: &std::path::Path, error: &std::io::Error) -> Refusal {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -130,20 +164,27 @@ impl Refusal {
         match self {
             Refusal::Body { fault, .. } => fault.status,
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
-            Refusal::Twice { .. } | Refusal::Incomplete => 400,
+            Refusal::NoSnapshot(_)
+            | Refusal::NotPatchable { .. }
+            | Refusal::Twice { .. }
+            | Refusal::Incomplete => 400,
+            Refusal::NoToken => 401,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
-            Refusal::NoReceipt(_) => 404,
+            Refusal::NoChange { .. }
+            | Refusal::NoReceipt(_)
+            | Refusal::NotAttached { .. }
+            | Refusal::NoHost(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
-            | Refusal::EngineFixed { .. }
+            | Refusal::Fixed { .. }
             | Refusal::Ambiguous(_)
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
-            Refusal::TooLarge => 413,
-            Refusal::Draining | Refusal::KvSilent => 503,
+            Refusal::TooLarge(_) => 413,
+            Refusal::Draining | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
     }
@@ -156,7 +197,13 @@ impl Refusal {
             Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
-            Refusal::EngineFixed { .. } => "engine_type_fixed",
+            Refusal::Fixed { fixed, .. } => fixed.code,
+            Refusal::NotPatchable { .. } => "not_patchable",
+            Refusal::NotAttached { .. } => "no_such_endpoint",
+            Refusal::NoHost(_) => "no_such_host",
+            Refusal::MetricsOff => "metrics_off",
+            Refusal::NoSnapshot(_) => "no_snapshot",
+            Refusal::NoChange { .. } => "no_such_change",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
@@ -173,8 +220,9 @@ impl Refusal {
             Refusal::Draining => "gateway_draining",
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
+            Refusal::NoToken => "invalid_token",
             Refusal::Foreign(_) => "foreign_request",
-            Refusal::TooLarge => "body_too_large",
+            Refusal::TooLarge(_) => "body_too_large",
             Refusal::Incomplete => "body_incomplete",
         }
     }
@@ -191,9 +239,14 @@ impl Refusal {
                 }
                 members
             }
-            Refusal::EngineFixed { was, asked, .. } => json!({
-                "member": "serviceArguments.kvEngineType", "value": asked.name(), "allowed": was.name(),
-            }),
+            Refusal::Fixed { fixed, was, asked, .. } => {
+                json!({"member": format!("serviceArguments.{}", fixed.member), "value": asked, "allowed": was})
+            }
+            Refusal::NotPatchable { member } => json!({"member": member}),
+            Refusal::NoChange { number, .. } => json!({"member": "number", "value": number}),
+            Refusal::NotAttached { endpoint, .. } => {
+                json!({"member": "endpoints", "value": endpoint.to_string()})
+            }
             Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
@@ -214,6 +267,11 @@ impl Refusal {
     }
 }
 
+/// A word of a body, or that there is none.
+fn said(word: &str) -> &str {
+    if word.is_empty() { "left open" } else { word }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -228,13 +286,31 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
             Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
-            Refusal::EngineFixed { id, vip, was, asked } => write!(
+            Refusal::Fixed { fixed, id, vip, was, asked } => write!(
                 f,
-                "cant modify rule kv engine type (delete and recreate): serviceArguments.kvEngineType is {}, \
-                 the rule {id} at {vip} is for {}",
-                asked.name(),
-                was.name()
+                "cant modify rule {} (delete and recreate): serviceArguments.{} is {}, the rule {id} at {vip} is for {}",
+                fixed.phrase,
+                fixed.member,
+                said(asked),
+                said(was),
             ),
+            Refusal::NotPatchable { member } => write!(
+                f,
+                "invalid argument {member}: a merge patch can't change it; POST the whole rule to replace it"
+            ),
+            Refusal::NotAttached { vip, endpoint } => {
+                write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
+            }
+            Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
+            Refusal::NoSnapshot(cause) => {
+                write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")
+            }
+            Refusal::NoChange { id, number } => {
+                write!(f, "no such change: the history of the rule {id} has none of the number {number}")
+            }
+            Refusal::MetricsOff => {
+                write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
+            }
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {
@@ -277,8 +353,11 @@ impl fmt::Display for Refusal {
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
             Refusal::Foreign(cause) => write!(f, "{cause}"),
-            Refusal::TooLarge => write!(f, "the request body is over 1 MiB"),
+            Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
         }
     }

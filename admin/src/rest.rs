@@ -1,9 +1,16 @@
 //! The handlers of the admin API, a file a subject. Own the JSON that people and scripts see; must never
 //! change the rules but through [`crate::gateway::Gateway`].
 
+pub mod capabilities;
+pub mod diagnostics;
 pub mod explain;
 pub mod gate;
+pub mod history;
+pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
 pub mod models;
+pub mod params;
+pub mod patch;
+pub mod snapshot;
 pub mod status;

@@ -1,6 +1,15 @@
 //! The rules that the operator wants: bodies as given, each with its validated form. Owns identity, upsert
 //! and selection; pure. Must never hold a body that validation would refuse, nor two rules of one key.
 
+mod attach;
+mod fixed;
+mod history;
+
+pub use attach::address_of;
+pub use fixed::Fixed;
+pub use history::{Applied, History};
+
+use crate::hosts::Host;
 use crate::refusal::Refusal;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +27,8 @@ pub struct Entry {
     pub rule: Rule,
     /// Why it is served without the exact routing that its body asks for, if it is.
     pub without_exact: Option<BodyFault>,
+    /// The bodies that were applied, the last ten.
+    pub history: History,
 }
 
 impl Entry {
@@ -47,6 +58,8 @@ pub struct Reading<'a> {
     pub random: fn() -> u64,
     /// Where the body comes from.
     pub origin: Origin,
+    /// The time, in seconds of the Unix epoch.
+    pub at: u64,
 }
 
 impl Reading<'_> {
@@ -64,6 +77,8 @@ impl Reading<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     entries: Vec<Arc<Entry>>,
+    /// Hosts that are probed whichever rules name them.
+    pub hosts: Vec<Host>,
 }
 
 /// What an upsert did.
@@ -89,34 +104,85 @@ pub struct Selection<'a> {
 }
 
 impl RuleSet {
-    /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
-    /// a fresh one. The kind of the engines stays. Endpoints that stay keep their order, so that an index keeps
-    /// its meaning as long as none before it goes.
+    /// Creates or replaces by key, or as `oper` says adds endpoints to the rule of that key or takes some away. A body
+    /// without `id` keeps the id of the rule it replaces, or takes a fresh one. What is fixed stays. Endpoints that stay
+    /// keep their order, so that an index keeps its meaning as long as none before it goes.
     pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
-        let Restored { mut rule, without_exact } =
-            reading.read(given).map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
-        let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
+        self.upsert_text(given, &given.to_string(), reading)
+    }
+
+    /// [`RuleSet::upsert`] of a body that was given as `text`, which is what its history keeps.
+    pub fn upsert_text(
+        &mut self,
+        given: &Value,
+        text: &str,
+        reading: &Reading<'_>,
+    ) -> Result<Upserted, Refusal> {
+        match attach::oper(given) {
+            attach::ATTACH => self.attach(given, reading),
+            attach::DETACH => self.detach(given, reading),
+            _ => self.replace(given, text, reading),
+        }
+    }
+
+    fn replace(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+        let given = &self.kept_thresholds(given);
+        let Restored { mut rule, without_exact } = reading.read(given).map_err(Refusal::body)?;
+        let place = self.place(&rule.key);
         if let Ok(at) = place {
-            check_engine(&rule, &self.entries[at].rule)?;
             if given_id(given).is_none() {
                 rule.id = self.entries[at].rule.id.clone();
             }
+            fixed::check(&rule, given, &self.entries[at])?;
         }
         self.check_id(&rule)?;
         let key = rule.key.clone();
-        let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule, without_exact });
+        let mut entry =
+            Entry { body: with_id(given, &rule.id), rule, without_exact, history: History::default() };
         let changed = match place {
             Ok(at) => {
-                keep_order(&mut rule, &self.entries[at].rule);
-                let before = std::mem::replace(&mut self.entries[at], entry(rule));
-                means(&self.entries[at]) != means(&before)
+                let before = &self.entries[at];
+                keep_order(&mut entry.rule, &before.rule);
+                entry.history = before.history.clone();
+                means(&entry) != means(before)
             }
-            Err(at) => {
-                self.entries.insert(at, entry(rule));
-                true
-            }
+            Err(_) => true,
         };
+        if changed && reading.origin == Origin::Asked {
+            entry.history.push(reading.at, text);
+        }
+        match place {
+            Ok(at) => self.entries[at] = Arc::new(entry),
+            Err(at) => self.entries.insert(at, Arc::new(entry)),
+        }
         Ok(Upserted { key, changed })
+    }
+
+    /// Where the rule of this key is, or would be.
+    fn place(&self, key: &RuleKey) -> Result<usize, usize> {
+        self.entries.binary_search_by(|e| e.rule.key.cmp(key))
+    }
+
+    /// `given`, with the thresholds of the rule it replaces where it says 0.
+    fn kept_thresholds(&self, given: &Value) -> Value {
+        let mut given = given.clone();
+        let before = body::outline(&given).ok().and_then(|(key, _)| self.place(&key).ok());
+        if let (Some(at), Some(Value::Object(service))) = (before, given.get_mut("serviceArguments")) {
+            for name in ["pd_cache_threshold", "pd_balance_abs_threshold"] {
+                let kept = &self.entries[at].body["serviceArguments"][name];
+                if service.get(name) == Some(&Value::from(0)) && !kept.is_null() {
+                    service.insert(name.into(), kept.clone());
+                }
+            }
+        }
+        given
+    }
+
+    /// The rule at `index` with another history, as it was kept.
+    pub fn remember(&mut self, index: usize, history: History) {
+        let Entry { body, rule, without_exact, .. } = &*self.entries[index];
+        let (body, rule, without_exact) = (body.clone(), rule.clone(), without_exact.clone());
+        self.entries[index] = Arc::new(Entry { body, rule, without_exact, history });
     }
 
     /// Takes away the rule at `index`.
@@ -230,21 +296,9 @@ fn with_id(given: &Value, id: &str) -> Value {
     let mut body = given.clone();
     if let Some(Value::Object(arguments)) = body.get_mut("serviceArguments") {
         arguments.insert("id".into(), id.into());
+        arguments.shift_remove("oper");
     }
     body
-}
-
-/// Blocks of one kind of engine mean nothing to another, so what a rule learned can't be carried over.
-fn check_engine(rule: &Rule, before: &Rule) -> Result<(), Refusal> {
-    match rule.engine == before.engine {
-        true => Ok(()),
-        false => Err(Refusal::EngineFixed {
-            id: before.id.clone(),
-            vip: before.key.vip,
-            was: before.engine,
-            asked: rule.engine,
-        }),
-    }
 }
 
 /// A UUID version 4 (RFC 9562 section 5.4).
@@ -262,7 +316,7 @@ fn fresh_id(random: fn() -> u64) -> String {
 }
 
 /// What the contents of two rules are compared by: defaults that are said and defaults left open are equal.
-fn means(entry: &Entry) -> Value {
+pub fn means(entry: &Entry) -> Value {
     body::readback(&entry.rule, &entry.body)
 }
 
@@ -281,7 +335,7 @@ mod tests {
 
     fn reading() -> Reading<'static> {
         static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(Environment::default);
-        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked }
+        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked, at: 0 }
     }
 
     fn set() -> RuleSet {
