@@ -9,6 +9,7 @@ mod gate;
 mod kv;
 mod load;
 mod pairs;
+mod service;
 mod session;
 mod text;
 
@@ -31,6 +32,10 @@ pub struct Facts<'a> {
     pub table: &'a Table,
     /// How far down the gateway is.
     pub phase: DrainPhase,
+    /// Whether it is in maintenance.
+    pub maintenance: bool,
+    /// Client connections that are served at once; `None`: all.
+    pub connections: Option<u32>,
     /// Now, on the clock of the shards.
     pub now: Nanos,
     /// The same moment since the Unix epoch.
@@ -66,7 +71,12 @@ const fn family(
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    let own = FAMILIES.iter().chain(gate::FAMILIES).chain(session::FAMILIES).chain(load::FAMILIES);
+    let own = FAMILIES
+        .iter()
+        .chain(service::FAMILIES)
+        .chain(gate::FAMILIES)
+        .chain(session::FAMILIES)
+        .chain(load::FAMILIES);
     own.chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
 }
 

@@ -9,6 +9,7 @@ pub mod history;
 pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
+pub mod maintenance;
 pub mod models;
 pub mod params;
 pub mod patch;

@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
+use crate::rest::maintenance;
 use crate::rest::{
     capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, params, snapshot, status,
 };
@@ -158,6 +159,7 @@ const PARTS: &[&[Route]] = &[
     hosts::ROUTES,
     kv::ROUTES,
     load_balancer::ROUTES,
+    maintenance::ROUTES,
     models::ROUTES,
     history::ROUTES,
     params::ROUTES,
