@@ -1,41 +1,55 @@
-//! A client in the simulated network: a list of requests on one connection, or on one each, and what came
-//! of every one.
+//! A client in the simulated network: a list of requests on one connection, or on one each, and what came of every one.
+//! What it asks, and what is a good answer, are a test's to say.
 
-use crate::engine::Shared;
-use crate::http::{self, Read};
+use crate::sim::Shared;
+use crate::sim::http::{self, Message, Read};
 use std::net::SocketAddr;
 use warmpath_ring::sim::{Actor, PeerEvent, World};
 
 /// One request to make.
-#[derive(Clone, Debug, Default)]
-pub struct Ask {
-    pub id: String,
-    /// What the engine shall do.
-    pub todo: String,
-    /// Bytes of body.
-    pub size: usize,
-    /// The body goes out in chunks.
-    pub chunked: bool,
-    pub expect: bool,
-    /// HTTP/1.0
-    pub old: bool,
+pub trait Ask: Clone + std::fmt::Debug {
+    /// All of its bytes.
+    fn bytes(&self) -> Vec<u8>;
+
+    /// What an answer is, which is checked to the letter.
+    fn judge(&self, message: &Message) -> Came;
+
+    /// It is called so, in every ledger.
+    fn call(&mut self, name: String);
+
     /// Bytes of answer after which the client leaves.
-    pub leave_after: Option<usize>,
-    /// Half of the body comes 20 seconds late.
-    pub stalls: bool,
+    fn leaves_after(&self) -> Option<usize> {
+        None
+    }
+
+    /// The client leaves within so many nanoseconds.
+    fn leaves_within(&self) -> Option<u64> {
+        None
+    }
+
+    /// Its last piece comes 20 seconds late.
+    fn stalls(&self) -> bool {
+        false
+    }
+
     /// FIN right after the request.
-    pub half_close: bool,
-    /// Header lines, each with its end.
-    pub lines: String,
-    /// A body of its own instead of the pattern.
-    pub json: Option<String>,
+    fn half_closes(&self) -> bool {
+        false
+    }
+
+    /// `100 Continue` may come first.
+    fn expects(&self) -> bool {
+        false
+    }
 }
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// An answer with this status; its body was the engine's.
+    /// The engine's answer of this status, to the letter.
     Answer(u16),
+    /// The context engine's answer, as the whole.
+    Early,
     /// A gateway's own answer: status and code.
     Refusal(u16, String),
     /// An event stream that ended with an error event.
@@ -48,18 +62,54 @@ pub enum Came {
     Left,
 }
 
-pub struct Client {
-    pub vip: SocketAddr,
-    pub xor: u8,
-    pub asks: Vec<Ask>,
-    pub came: Shared<Vec<(Ask, Came)>>,
-    pub slow: bool,
-    pub conn: Option<usize>,
-    pub at: usize,
-    pub buffer: Vec<u8>,
-    pub received: usize,
-    pub outgoing: Vec<Vec<u8>>,
+impl Came {
+    pub fn refused(status: u16, code: &str) -> Came {
+        Came::Refusal(status, code.to_owned())
+    }
+}
+
+/// A request's end.
+#[derive(Clone, Debug)]
+pub struct End<A> {
+    pub ask: A,
+    pub came: Came,
+    /// Nanoseconds that it took.
+    pub took: u64,
+}
+
+pub struct Client<A> {
     pub done: bool,
+    /// It reads now and then.
+    pub slow: bool,
+    vip: SocketAddr,
+    xor: u8,
+    asks: Vec<A>,
+    ends: Shared<Vec<End<A>>>,
+    conn: Option<usize>,
+    at: usize,
+    buffer: Vec<u8>,
+    received: usize,
+    begun: u64,
+    outgoing: Vec<Vec<u8>>,
+}
+
+impl<A> Client<A> {
+    pub fn new(vip: SocketAddr, xor: u8, asks: Vec<A>, ends: Shared<Vec<End<A>>>) -> Client<A> {
+        Client {
+            done: false,
+            slow: false,
+            vip,
+            xor,
+            asks,
+            ends,
+            conn: None,
+            at: 0,
+            buffer: Vec::new(),
+            received: 0,
+            begun: 0,
+            outgoing: Vec::new(),
+        }
+    }
 }
 
 const NEXT: u64 = 1;
@@ -67,7 +117,7 @@ const PIECE: u64 = 2;
 const RESUME: u64 = 3;
 const LEAVE: u64 = 4;
 
-impl Actor for Client {
+impl<A: Ask> Actor for Client<A> {
     fn react(&mut self, event: PeerEvent, world: &mut World<'_>) {
         match event {
             PeerEvent::Begun => {
@@ -112,7 +162,7 @@ impl Actor for Client {
     }
 }
 
-impl Client {
+impl<A: Ask> Client<A> {
     fn timer(&self, after: u64, what: u64, world: &mut World<'_>) {
         world.timer(after, what | (self.at as u64) << 8);
     }
@@ -123,20 +173,17 @@ impl Client {
                 world.close(conn);
             }
             self.done = true;
-            return;
-        }
-        match self.conn {
-            Some(_) => self.ask(world),
-            None => {
-                self.buffer.clear();
-                self.outgoing.clear();
-                self.conn = Some(world.connect(self.vip));
-            }
+        } else if self.conn.is_some() {
+            self.ask(world);
+        } else {
+            self.buffer.clear();
+            self.outgoing.clear();
+            self.conn = Some(world.connect(self.vip));
         }
     }
 
     fn ask(&mut self, world: &mut World<'_>) {
-        self.received = 0;
+        (self.received, self.begun) = (0, world.now());
         let bytes = self.asks[self.at].bytes();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -146,8 +193,8 @@ impl Client {
         }
         self.outgoing.reverse();
         self.piece(world);
-        if self.asks[self.at].leave_after == Some(0) {
-            let after = world.draw(4_000_000);
+        if let Some(within) = self.asks[self.at].leaves_within() {
+            let after = world.draw(within);
             self.timer(after, LEAVE, world);
         }
     }
@@ -157,10 +204,10 @@ impl Client {
         bytes.iter_mut().for_each(|b| *b ^= self.xor);
         world.send(conn, &bytes);
         if !self.outgoing.is_empty() {
-            let stalls = self.asks[self.at].stalls && self.outgoing.len() == 1;
+            let stalls = self.asks[self.at].stalls() && self.outgoing.len() == 1;
             let after = if stalls { 20_000_000_000 } else { world.draw(1_000_000) };
             self.timer(after, PIECE, world);
-        } else if self.asks[self.at].half_close {
+        } else if self.asks[self.at].half_closes() {
             world.finish(conn);
         }
     }
@@ -182,52 +229,26 @@ impl Client {
             }
             let Read::Whole(message, used) = http::response(&self.buffer, ended) else { break };
             self.buffer.drain(..used);
+            let ask = &self.asks[self.at];
             if message.head.start == "100" {
-                assert!(self.asks[self.at].expect, "100 Continue unasked");
+                assert!(ask.expects(), "100 Continue unasked");
                 continue;
             }
-            let came = self.judge(&message);
+            let came = ask.judge(&message);
             let closes = message.head.get("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"));
-            if (closes || ended || self.asks[self.at].half_close)
+            let rest = String::from_utf8_lossy(&self.buffer);
+            assert!(rest.is_empty(), "bytes behind the answer {came:?} of {ask:?}: {rest}");
+            if (closes || ended || ask.half_closes())
                 && let Some(conn) = self.conn.take()
             {
                 world.close(conn);
             }
-            assert!(
-                self.buffer.is_empty(),
-                "bytes behind the answer {:?} of {:?}: {:?}",
-                came,
-                self.asks[self.at],
-                String::from_utf8_lossy(&self.buffer)
-            );
             self.record(came, world);
         }
-        let enough = self.asks.get(self.at).and_then(|a| a.leave_after).is_some_and(|n| self.received > n);
+        let enough = self.asks.get(self.at).and_then(|a| a.leaves_after()).is_some_and(|n| self.received > n);
         if enough && self.conn.is_some() {
             self.leave(world);
         }
-    }
-
-    fn judge(&self, message: &http::Message) -> Came {
-        let ask = &self.asks[self.at];
-        let status: u16 = message.head.start.parse().expect("a status");
-        let text = String::from_utf8_lossy(&message.body);
-        let own = serde_json::from_str::<serde_json::Value>(&text).ok();
-        if let Some(code) = own.as_ref().and_then(|v| v["error"]["code"].as_str()) {
-            return Came::Refusal(status, code.to_owned());
-        }
-        if ask.todo.starts_with("die-stream") {
-            assert!(text.contains("data: {\"error\":"), "{text}");
-            return Came::ErrorEvent;
-        }
-        if status == 413 {
-            assert_eq!(text, "early");
-            return Came::Answer(413);
-        }
-        let size = ask.todo.split(' ').nth(1).and_then(|w| w.parse().ok()).unwrap_or(0);
-        assert!(message.body == http::pattern(&ask.id, size), "another body than the engine's for {ask:?}");
-        assert_eq!(message.head.get("x-request-id"), Some(ask.id.as_str()), "another request's answer");
-        Came::Answer(status)
     }
 
     /// The connection is over.
@@ -242,41 +263,12 @@ impl Client {
     }
 
     fn record(&mut self, came: Came, world: &mut World<'_>) {
-        self.came.borrow_mut().push((self.asks[self.at].clone(), came));
+        let took = world.now() - self.begun;
+        self.ends.borrow_mut().push(End { ask: self.asks[self.at].clone(), came, took });
         self.at += 1;
         self.buffer.clear();
         self.outgoing.clear();
         let after = world.draw(8_000_000);
         self.timer(after, NEXT, world);
-    }
-}
-
-impl Ask {
-    fn bytes(&self) -> Vec<u8> {
-        let version = if self.old { "1.0" } else { "1.1" };
-        let mut out = format!(
-            "POST /v1/completions HTTP/{version}\r\nHost: gw\r\nX-Request-Id: {}\r\nX-Do: {}\r\nX-Size: {}\r\n",
-            self.id, self.todo, self.size
-        );
-        out += "X-Forwarded-For: 6.6.6.6\r\n";
-        if !self.old {
-            out += "X-Hop: 1\r\nConnection: X-Hop, keep-alive\r\n";
-        }
-        out += &self.lines;
-        if let Some(json) = &self.json {
-            return (out + &format!("X-Free: 1\r\nContent-Length: {}\r\n\r\n{json}", json.len()))
-                .into_bytes();
-        }
-        if self.expect {
-            out += "Expect: 100-continue\r\n";
-        }
-        let body = http::pattern(&self.id, self.size);
-        let mut out = if self.chunked {
-            (out + "Transfer-Encoding: chunked\r\n\r\n").into_bytes()
-        } else {
-            (out + &format!("Content-Length: {}\r\n\r\n", self.size)).into_bytes()
-        };
-        out.extend(if self.chunked { http::chunked(&body, 1 + self.size / 3) } else { body });
-        out
     }
 }

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-pub type Shared<T> = std::rc::Rc<std::cell::RefCell<T>>;
-
 /// Blocks that prefill keeps for decode, by the number that names them.
 #[derive(Clone, Debug)]
 pub struct Kept {
@@ -42,11 +40,8 @@ pub struct Ledger {
     pub seen: BTreeSet<(u64, &'static str)>,
     /// Breaches of the handshake, in words.
     pub violations: Vec<String>,
-    /// Legs that ended while an answer was due.
-    pub aborted: u32,
     /// Legs under way.
     pub running: i64,
-    pub connections: u32,
 }
 
 impl Ledger {

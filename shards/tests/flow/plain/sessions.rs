@@ -1,8 +1,10 @@
 //! Sessions in the flow: each turn of a conversation comes on a new connection, to any shard, and goes to one endpoint
 //! while that can serve.
 
-use crate::client::{Ask, Came};
-use crate::scene::{Scene, engine_at};
+use crate::plain::ask::Ask;
+use crate::plain::engine::engine_at;
+use crate::plain::{Scene, install, scene_of};
+use crate::sim::client::Came;
 use serde_json::{Value, json};
 use warmpath_core::SECOND;
 
@@ -20,7 +22,7 @@ fn engine_of(scene: &mut Scene, shard: usize, ask: Ask) -> usize {
 
 /// Three turns of each of eleven conversations (no multiple of the engines, which taking turns would keep together) by `turn`, over all shards in turn: whether each went to one engine.
 fn sticks(shards: usize, arguments: &Value, turn: &dyn Fn(usize) -> Ask) -> bool {
-    let mut scene = Scene::new(shards, 3, arguments);
+    let mut scene = scene_of(shards, 3, arguments);
     let mut homes: Vec<Option<usize>> = vec![None; 11];
     let (mut together, mut used) = (true, [false; 3]);
     for round in 0..3 {
@@ -82,7 +84,7 @@ fn hashing_selectors_take_the_session_where_there_is_no_prompt() {
             let user = |c| ask("", &format!("{{\"user\":\"c{c}\"}}"));
             assert!(sticks(shards, &json!({"sel": sel}), &user), "sel {sel}");
             let prompt = |c| ask(&format!("X-Conversation-ID: {c}\r\n"), r#"{"prompt":"once upon a time"}"#);
-            let mut scene = Scene::new(shards, 3, &json!({"sel": sel}));
+            let mut scene = scene_of(shards, 3, &json!({"sel": sel}));
             let homes: Vec<usize> = (0..6).map(|c| engine_of(&mut scene, c % shards, prompt(c))).collect();
             assert!(homes.iter().all(|home| *home == homes[0]), "the prompt goes first: {homes:?}");
             assert_eq!(scene.table().sessions().map(|s| s.active(0)), None, "they need no memory");
@@ -96,7 +98,7 @@ fn a_session_moves_when_its_endpoint_cannot_serve_and_stays_where_it_moved() {
         json!({"sel": 3, "session_header_name": "X-Thread"}),
         json!({"session_header_name": "X-Thread", "cb_enable": true}),
     ] {
-        let mut scene = Scene::new(4, 3, &arguments);
+        let mut scene = scene_of(4, 3, &arguments);
         let turn = || ask("X-Thread: one\r\n", "{}");
         let first = engine_of(&mut scene, 0, turn());
         assert_eq!(engine_of(&mut scene, 1, turn()), first);
@@ -117,17 +119,17 @@ fn a_session_moves_when_its_endpoint_cannot_serve_and_stays_where_it_moved() {
 #[test]
 fn a_session_is_kept_by_address_through_changes_of_its_rule_and_ends_by_time() {
     let arguments = json!({"session_header_name": "X-Thread", "pd_session_ttl_sec": 60});
-    let mut scene = Scene::new(2, 3, &arguments);
+    let mut scene = scene_of(2, 3, &arguments);
     let turn = || ask("X-Thread: one\r\n", "{}");
     let first = engine_of(&mut scene, 0, turn());
     let others: Vec<usize> = (0..3).filter(|engine| *engine != first).collect();
-    scene.install(&arguments, &[others[0], others[1], first]);
+    install(&mut scene, &arguments, &[others[0], others[1], first]);
     for round in 0..3 {
         scene.pass(50 * SECOND);
         assert_eq!(engine_of(&mut scene, round % 2, turn()), first, "it slides");
     }
     assert_eq!(scene.service().endpoints[2].address(), engine_at(first));
-    scene.install(&arguments, &others);
+    install(&mut scene, &arguments, &others);
     assert_ne!(engine_of(&mut scene, 0, turn()), first, "its endpoint is gone");
     scene.pass(61 * SECOND);
     assert_eq!(scene.table().sessions().map(|s| s.active(scene.now())), Some(0));

@@ -1,7 +1,11 @@
 //! One simulated run: a shard, engines, clients, all drawn from a seed; and what must hold at its end.
 
-use crate::client::{Ask, Came, Client};
-use crate::engine::{Engine, Ledger, Shared};
+use crate::plain::ask::Ask;
+use crate::plain::engine::{Ledger, Plain, engine_at};
+use crate::sim::client::{Came, Client, End};
+use crate::sim::engine::Engine;
+use crate::sim::shard::{self, Sky, VIP};
+use crate::sim::{Draw, Shared};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,14 +13,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::SECOND;
-use warmpath_core::environment::Environment;
 use warmpath_core::rule::{HalfClose, Rule};
 use warmpath_core::table::Table;
-use warmpath_ring::Sizes;
+use warmpath_ring::Ring;
 use warmpath_ring::sim::{Sim, Weather};
+use warmpath_shards::Settings;
 use warmpath_shards::budget::Budget;
-use warmpath_shards::exact::Blocks;
-use warmpath_shards::{Flow, Settings, Transport};
 
 /// What kind of trouble a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +50,6 @@ impl Outcome {
     }
 
     pub fn assert_covers(&self, mix: Mix) {
-        if std::env::var("FLOW_SEED").is_ok() {
-            return;
-        }
         let wanted: &[&str] = match mix {
             Mix::Kind => &["Answer(200)"],
             Mix::Faulty => {
@@ -66,35 +65,15 @@ impl Outcome {
     }
 }
 
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n.max(1)
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-}
-
-const VIP: ([u8; 4], u16) = ([10, 0, 0, 1], 8080);
-
 fn rule(engines: &[SocketAddr], draw: &mut Draw, mix: Mix) -> Rule {
     let endpoints: Vec<_> = engines
         .iter()
         .map(|e| serde_json::json!({"endpointIP": e.ip().to_string(), "targetPort": e.port(), "weight": 1}))
         .collect();
-    let mut body = serde_json::json!({
-        "serviceArguments": {
-            "externalIP": "10.0.0.1", "port": 8080, "protocol": "tcp", "mode": 4,
-            "sel": draw.of(&[0, 2, 4]), "half_close": draw.of(&["leave", "serve"]),
-        },
-        "endpoints": endpoints,
+    let mut arguments = serde_json::json!({
+        "protocol": "tcp", "mode": 4, "sel": draw.of(&[0, 2, 4]), "half_close": draw.of(&["leave", "serve"]),
     });
     if mix == Mix::Gated {
-        let service = body["serviceArguments"].as_object_mut().expect("an object");
         for (name, values) in [
             ("fc_max_outstanding", [1, 2, 3]),
             ("fc_ep_max_inflight", [0, 0, 1]),
@@ -102,59 +81,42 @@ fn rule(engines: &[SocketAddr], draw: &mut Draw, mix: Mix) -> Rule {
             ("fc_max_queue_wait_ms", [1, 20, 3_000]),
             ("fc_tenant_max_share_pct", [0, 0, 50]),
         ] {
-            service.insert(name.into(), draw.of(&values).into());
+            arguments[name] = draw.of(&values).into();
         }
-        service.insert("fc_mode".into(), "enforce".into());
-        service.insert("fc_fair".into(), draw.of(&["off", "on"]).into());
+        arguments["fc_mode"] = "enforce".into();
+        arguments["fc_fair"] = draw.of(&["off", "on"]).into();
     }
-    let mut rule = warmpath_core::rule::body::parse(&body, &Environment::default(), || "id".into())
-        .expect("a good rule");
+    let mut rule = shard::rule(arguments, endpoints);
     rule.deadlines.first_byte = 60 * SECOND;
     rule
 }
 
-fn settings(mix: Mix, client_key: u8, upstream_key: u8) -> Settings {
-    let transport = |key| if key == 0 { Transport::Plain } else { Transport::Xor(key) };
+fn settings(mix: Mix) -> Settings {
     Settings {
         max_inspect_body: if mix == Mix::Large { 40_000 } else { 16 << 20 },
         max_body: if mix == Mix::Large { 150_000 } else { 256 << 20 },
-        client_transport: transport(client_key),
-        upstream_transport: transport(upstream_key),
         ..Settings::default()
     }
 }
 
 /// One run. Panics where something that must hold does not.
 pub fn run(seed: u64, mix: Mix) -> Outcome {
-    let mut draw = Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ mix as u64);
-    let sizes = Sizes {
-        buffers: draw.of(&[8, 16, 64]),
-        buffer_bytes: draw.of(&[512, 4096, 16384]),
-        ..Sizes::default()
-    };
-    let weather = Weather {
-        delay_max: draw.of(&[1_000, 400_000, 5_000_000]),
-        socket_bytes: draw.of(&[700, 8192, 65536]),
-        piece_max: if mix == Mix::Large { draw.of(&[1000, 16384]) } else { draw.of(&[7, 1000, 16384]) },
-    };
-    let (client_key, upstream_key) = (draw.of(&[0, 0x5A]), draw.of(&[0, 0xC3]));
-    let sim = Sim::new(seed, sizes, weather);
+    let mut draw = Draw::new(seed ^ (mix as u64) << 32);
+    let pieces: &[usize] = if mix == Mix::Large { &[1000, 16384] } else { &[7, 1000, 16384] };
+    let sky = Sky::draw(&mut draw, pieces);
     let budget = Arc::new(Budget::new(if mix == Mix::Large { 100_000 } else { 10 << 20 }));
-    let exact = Blocks::none(1).and_then(|blocks| blocks.exact()).expect("an empty index");
-    let mut flow =
-        Flow::new(sim, sizes, settings(mix, client_key, upstream_key), budget.clone(), exact, seed);
+    let mut flow = sky.shard(seed, settings(mix), &budget);
 
     let vip = SocketAddr::from(VIP);
     let ledger: Shared<Ledger> = Rc::default();
-    let engines = add_engines(&mut flow.ring, &ledger, upstream_key, &mut draw, mix);
+    let engines = add_engines(&mut flow.ring, &ledger, sky.upstream_key, &mut draw, mix);
     let rule = rule(&engines, &mut draw, mix);
     let most = if mix == Mix::Gated { rule.gate.outstanding.value } else { u32::MAX };
     let serves_half_closed = rule.half_close == HalfClose::Serve;
     let table = Arc::new(Table::next(&Table::default(), vec![rule], &mut 0, 0));
     let listener = flow.ring.listen_at(vip);
     flow.install(table.clone(), vec![(vip, listener)]);
-    let (clients, came) =
-        add_clients(&mut flow.ring, vip, client_key, &mut draw, mix, &weather, serves_half_closed);
+    let (clients, ends) = add_clients(&mut flow.ring, &sky, &mut draw, mix, serves_half_closed);
 
     let mut turns = 0u64;
     while !clients.iter().all(|c| c.borrow().done) {
@@ -165,28 +127,8 @@ pub fn run(seed: u64, mix: Mix) -> Outcome {
         assert!(charged <= most && service.admission.gate.out() <= most, "the gate let too many in");
         assert!(turns < 3_000_000, "the run does not end");
     }
-    // Long enough for every idle and lingering connection to be closed.
-    let until = warmpath_ring::Ring::now(&flow.ring) + 400 * SECOND;
-    while warmpath_ring::Ring::now(&flow.ring) < until {
-        flow.turn(Some(Duration::from_secs(1))).expect("the simulated ring never fails");
-    }
-    let report = flow.report(0);
-    for endpoint in &table.vips[0].services[0].endpoints {
-        assert_eq!(endpoint.reserved(), 0, "a charge was not settled");
-    }
-    let admission = &table.vips[0].services[0].admission;
-    assert_eq!(
-        (admission.gate.out(), admission.gate.waiting()),
-        (0, 0),
-        "a permit or a place was not given back"
-    );
-    assert_eq!(admission.tenants.active(), 0, "a tenant's seat was not given back");
-    assert_eq!(budget.used(), 0, "memory was not given back");
-    assert_eq!((report.clients, report.upstreams, report.active), (0, 0, 0), "connections stay");
-    assert_eq!(flow.ring.sockets(), 0, "sockets stay");
-    let free = warmpath_ring::Ring::counters(&flow.ring).buffers_free;
-    assert_eq!(free, u64::from(sizes.buffers), "receive buffers leak");
-    judge(mix, &came.borrow(), &ledger.borrow(), warmpath_ring::Ring::now(&flow.ring))
+    shard::assert_quiet(&mut flow, &sky, &table.vips[0].services[0], &budget);
+    judge(mix, &ends.borrow(), &ledger.borrow(), flow.ring.now())
 }
 
 fn add_engines(
@@ -196,19 +138,14 @@ fn add_engines(
     draw: &mut Draw,
     mix: Mix,
 ) -> Vec<SocketAddr> {
-    let count = 1 + draw.below(3) as u16;
+    let count = 1 + draw.below(3) as usize;
     let mut at = Vec::new();
     for name in 0..count {
-        let address = SocketAddr::from(([10, 1, 0, name as u8 + 1], 8000));
-        let engine = Engine {
-            ledger: ledger.clone(),
-            xor,
-            // One engine always accepts.
-            refuses: mix == Mix::Faulty && name > 0 && draw.below(3) == 0,
-            idle_limit: draw.of(&[20_000_000, 2_000_000_000, 6_000_000_000]),
-            conns: HashMap::new(),
-            timers: Vec::new(),
-        };
+        let address = engine_at(name);
+        let idle = draw.of(&[20_000_000, 2_000_000_000, 6_000_000_000]);
+        let mut engine = Engine::new(Plain { ledger: ledger.clone() }, xor, idle);
+        // One engine always accepts.
+        engine.refuses = mix == Mix::Faulty && name > 0 && draw.below(3) == 0;
         let id = sim.add(Rc::new(RefCell::new(engine)));
         sim.serve(address, id);
         at.push(address);
@@ -216,38 +153,27 @@ fn add_engines(
     at
 }
 
-type Clients = Vec<Rc<RefCell<Client>>>;
+type Clients = Vec<Rc<RefCell<Client<Ask>>>>;
 
 fn add_clients(
     sim: &mut Sim,
-    vip: SocketAddr,
-    xor: u8,
+    sky: &Sky,
     draw: &mut Draw,
     mix: Mix,
-    weather: &Weather,
     serves_half_closed: bool,
-) -> (Clients, Shared<Vec<(Ask, Came)>>) {
-    let came: Shared<Vec<(Ask, Came)>> = Rc::default();
+) -> (Clients, Shared<Vec<End<Ask>>>) {
+    let ends: Shared<Vec<End<Ask>>> = Rc::default();
     let mut clients = Vec::new();
+    let Weather { piece_max, .. } = sky.weather;
     for number in 0..1 + draw.below(8) {
         let asks = (0..1 + draw.below(4)).map(|k| ask(number, k, draw, mix, serves_half_closed)).collect();
-        let client = Rc::new(RefCell::new(Client {
-            vip,
-            xor,
-            asks,
-            came: came.clone(),
-            slow: weather.piece_max > 100 && draw.below(4) == 0,
-            conn: None,
-            at: 0,
-            buffer: Vec::new(),
-            received: 0,
-            outgoing: Vec::new(),
-            done: false,
-        }));
+        let mut client = Client::new(VIP.into(), sky.client_key, asks, ends.clone());
+        client.slow = piece_max > 100 && draw.below(4) == 0;
+        let client = Rc::new(RefCell::new(client));
         sim.add(client.clone());
         clients.push(client);
     }
-    (clients, came)
+    (clients, ends)
 }
 
 fn ask(client: u64, number: u64, draw: &mut Draw, mix: Mix, serves_half_closed: bool) -> Ask {
@@ -294,7 +220,7 @@ fn ask(client: u64, number: u64, draw: &mut Draw, mix: Mix, serves_half_closed: 
     ask
 }
 
-fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
+fn judge(mix: Mix, ends: &[End<Ask>], ledger: &Ledger, end: u64) -> Outcome {
     assert_eq!(ledger.wrong_bodies, 0, "an engine got another body than the client sent");
     let mut outcome = Outcome {
         executions: ledger.executions.values().sum(),
@@ -302,8 +228,7 @@ fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
         end,
         ..Outcome::default()
     };
-    let all = came;
-    for (ask, came) in came {
+    for End { ask, came, .. } in ends {
         *outcome.came.entry(format!("{came:?}")).or_default() += 1;
         let executed = ledger.executions.get(&ask.id).copied().unwrap_or(0);
         assert!(executed <= 1, "{ask:?} was executed {executed} times");
@@ -318,7 +243,7 @@ fn judge(mix: Mix, came: &[(Ask, Came)], ledger: &Ledger, end: u64) -> Outcome {
             (_, Came::Answer(200)) => executed == 1,
             _ => false,
         };
-        assert!(fine, "{ask:?} ended with {came:?}, executed {executed}; all: {all:#?}");
+        assert!(fine, "{ask:?} ended with {came:?}, executed {executed}; all: {ends:#?}");
     }
     outcome
 }

@@ -1,9 +1,10 @@
 //! The gate over whole requests: what its ceiling hears of engines, who is counted as gone, maintenance and drained
 //! endpoints, fairness by tenant, and the valve before all of it.
 
-use crate::client::{Ask, Came};
-use crate::engine::Shared;
-use crate::scene::Scene;
+use crate::plain::ask::Ask;
+use crate::plain::{Scene, scene_of};
+use crate::sim::client::Came;
+use crate::sim::scene::Pending;
 use serde_json::{Value, json};
 use warmpath_core::control::Count;
 use warmpath_core::engine::telemetry::Load;
@@ -11,21 +12,17 @@ use warmpath_core::gate::Finding;
 use warmpath_core::shared::Decided;
 use warmpath_core::{MILLISECOND, SECOND};
 
-type Coming = Shared<Vec<(Ask, Came)>>;
+type Coming = Pending<Ask>;
 
 fn ask(todo: &str) -> Ask {
     Ask { todo: todo.into(), ..Ask::default() }
-}
-
-fn refused(status: u16, code: &str) -> Came {
-    Came::Refusal(status, code.into())
 }
 
 fn scene(engines: usize, members: Value) -> Scene {
     let mut arguments = json!({"fc_mode": "enforce", "fc_max_queue_depth": 9, "fc_max_queue_wait_ms": 60_000,
                                "first_byte_timeout_ms": 3_600_000});
     arguments.as_object_mut().unwrap().extend(members.as_object().cloned().unwrap_or_default());
-    Scene::new(1, engines, &arguments)
+    scene_of(1, engines, &arguments)
 }
 
 fn limit(scene: &Scene) -> u32 {
@@ -111,7 +108,7 @@ fn one_who_leaves_the_queue_is_counted_as_such_and_one_who_is_refused_is_not() {
     let leaves = Ask { leave_after: Some(0), ..ask("length 5") };
     assert_eq!(scene.ask(0, leaves), Came::Left);
     let late = waits(&mut scene, ask("length 5"));
-    assert_eq!(scene.end(0, &late), refused(504, "admission_queue_timeout"));
+    assert_eq!(scene.end(0, &late), Came::refused(504, "admission_queue_timeout"));
     let admission = scene.service().admission.clone();
     let counted =
         [Decided::Admitted, Decided::Left, Decided::QueueTimeout].map(|decided| admission.counted(decided));
@@ -126,8 +123,8 @@ fn in_maintenance_nobody_comes_in_those_who_wait_go_home_and_what_runs_ends() {
     let runs = scene.begin(0, ask(LONG));
     let parked = waits(&mut scene, ask("length 5"));
     scene.service().admission.close(true);
-    assert_eq!(scene.end(0, &parked), refused(503, "admission_drained"));
-    assert_eq!(scene.ask(0, ask("length 5")), refused(503, "gateway_draining"));
+    assert_eq!(scene.end(0, &parked), Came::refused(503, "admission_drained"));
+    assert_eq!(scene.ask(0, ask("length 5")), Came::refused(503, "gateway_draining"));
     assert_eq!(scene.end(0, &runs), Came::Answer(200));
     scene.service().admission.close(false);
     assert_eq!(scene.ask(0, ask("length 5")), Came::Answer(200));
@@ -142,7 +139,7 @@ fn in_maintenance_nobody_comes_in_those_who_wait_go_home_and_what_runs_ends() {
 #[test]
 fn a_drained_endpoint_gets_nothing_new_and_its_sessions_move() {
     let session = |name: &str| Ask { lines: format!("X-Session-ID: {name}\r\n"), ..ask("length 5") };
-    let mut scene = Scene::new(1, 2, &json!({"sel": 3, "session_header_name": "X-Session-ID"}));
+    let mut scene = scene_of(1, 2, &json!({"sel": 3, "session_header_name": "X-Session-ID"}));
     for name in ["a", "b", "a", "b"] {
         assert_eq!(scene.ask(0, session(name)), Came::Answer(200));
     }
@@ -156,7 +153,7 @@ fn a_drained_endpoint_gets_nothing_new_and_its_sessions_move() {
     assert_eq!((scene.served()[drained], scene.served()[1 - drained]), (3, 7));
     assert_eq!(scene.end(0, &runs), Came::Answer(200), "what ran there ends there");
     scene.service().endpoints[1 - drained].set_drained(true);
-    assert_eq!(scene.ask(0, session("a")), refused(503, "no_healthy_backend"));
+    assert_eq!(scene.ask(0, session("a")), Came::refused(503, "no_healthy_backend"));
     scene.service().endpoints.iter().for_each(|endpoint| endpoint.set_drained(false));
     assert_eq!(scene.ask(0, session("a")), Came::Answer(200));
     scene.assert_quiet();
@@ -179,7 +176,7 @@ fn fairness_lets_a_light_tenant_go_before_a_heavy_ones_crowd() {
         }
         let order_of = |waiting: &[(char, Coming)]| {
             let ended = |(tenant, coming): &(char, Coming)| {
-                coming.borrow().first().map(|(ask, came)| (ask.id.clone(), *tenant, came.clone()))
+                coming.borrow().first().map(|end| (end.ask.id.clone(), *tenant, end.came.clone()))
             };
             waiting.iter().filter_map(ended).collect::<Vec<_>>()
         };
@@ -204,18 +201,19 @@ fn fairness_lets_a_light_tenant_go_before_a_heavy_ones_crowd() {
 /// Two seats: a third client is served when one of the two has left, and those who wait are served in order.
 #[test]
 fn the_valve_lets_so_many_connections_be_served_at_once() {
-    let mut scene = Scene::new(1, 1, &json!({"first_byte_timeout_ms": 20_000}));
+    let mut scene = scene_of(1, 1, &json!({"first_byte_timeout_ms": 20_000}));
     scene.bound_connections(2);
     let hangs: Vec<Coming> = (0..2).map(|_| scene.begin(0, ask("hang"))).collect();
     let held: Vec<Coming> = (0..3).map(|_| scene.send(0, ask("length 5"))).collect();
     scene.pass(5 * SECOND);
     assert_eq!((scene.served(), scene.count(Count::AcceptsHeld)), (vec![2], 3));
     assert!(held.iter().all(|coming| coming.borrow().is_empty()), "they wait");
-    assert_eq!((scene.clients(), scene.held()), (5, 3));
+    let report = scene.report(0);
+    assert_eq!((report.clients, report.held), (5, 3));
     hangs.iter().for_each(|coming| drop(scene.end(0, coming)));
     for coming in &held {
         assert_eq!(scene.end(0, coming), Came::Answer(200));
     }
-    assert_eq!(scene.held(), 0);
+    assert_eq!(scene.report(0).held, 0);
     scene.assert_quiet();
 }

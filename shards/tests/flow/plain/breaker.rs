@@ -1,8 +1,10 @@
 //! Breakers in the flow: what opens one, that nobody goes to an open one, and that one trial at a time closes it,
 //! whichever shard asks.
 
-use crate::client::{Ask, Came};
-use crate::scene::{Scene, engine_at};
+use crate::plain::ask::Ask;
+use crate::plain::engine::engine_at;
+use crate::plain::{Scene, install, scene_of};
+use crate::sim::client::Came;
 use serde_json::json;
 use warmpath_core::SECOND;
 use warmpath_core::breaker::State;
@@ -12,13 +14,9 @@ fn ask(todo: &str) -> Ask {
     Ask { todo: todo.into(), ..Ask::default() }
 }
 
-fn refused(status: u16, code: &str) -> Came {
-    Came::Refusal(status, code.into())
-}
-
 /// A rule with a breaker and short deadlines; all of its endpoints are the first engine's until told otherwise.
 fn scene(shards: usize, engines: usize) -> Scene {
-    Scene::new(shards, engines, &json!({"cb_enable": true, "first_byte_timeout_ms": 2000}))
+    scene_of(shards, engines, &json!({"cb_enable": true, "first_byte_timeout_ms": 2000}))
 }
 
 fn state(scene: &Scene, engine: usize) -> State {
@@ -29,10 +27,10 @@ fn state(scene: &Scene, engine: usize) -> State {
 #[test]
 fn each_kind_of_failure_opens_it_and_no_other_end_does() {
     for (todo, asks, came, opens) in [
-        ("die-before", 5, refused(502, "backend_died"), true),
-        ("garbage", 5, refused(502, "bad_answer"), true),
-        ("hang", 5, refused(504, "first_byte_timeout"), true),
-        ("die-before", 4, refused(502, "backend_died"), false),
+        ("die-before", 5, Came::refused(502, "backend_died"), true),
+        ("garbage", 5, Came::refused(502, "bad_answer"), true),
+        ("hang", 5, Came::refused(504, "first_byte_timeout"), true),
+        ("die-before", 4, Came::refused(502, "backend_died"), false),
         ("status 500", 3, Came::Answer(500), true),
         ("status 503", 2, Came::Answer(503), false),
         ("status 404", 40, Came::Answer(404), false),
@@ -49,7 +47,7 @@ fn each_kind_of_failure_opens_it_and_no_other_end_does() {
         let served = scene.served()[0];
         let next = scene.ask(0, ask("length 5"));
         let (answer, more) =
-            if opens { (refused(503, "no_healthy_backend"), 0) } else { (Came::Answer(200), 1) };
+            if opens { (Came::refused(503, "no_healthy_backend"), 0) } else { (Came::Answer(200), 1) };
         assert_eq!((next, scene.served()[0] - served), (answer, more), "after {todo} {asks} times");
         scene.assert_quiet();
     }
@@ -106,9 +104,13 @@ fn one_trial_at_a_time_across_shards_and_an_abandoned_one_is_given_back() {
     let trial = scene.begin(1, ask("hang"));
     assert_eq!((state(&scene, 0), scene.served()[0]), (State::HalfOpen, 6));
     for shard in 0..4 {
-        assert_eq!(scene.ask(shard, ask("length 5")), refused(503, "no_healthy_backend"), "shard {shard}");
+        assert_eq!(
+            scene.ask(shard, ask("length 5")),
+            Came::refused(503, "no_healthy_backend"),
+            "shard {shard}"
+        );
     }
-    assert_eq!(scene.end(1, &trial), refused(504, "first_byte_timeout"));
+    assert_eq!(scene.end(1, &trial), Came::refused(504, "first_byte_timeout"));
     assert_eq!((state(&scene, 0), scene.served()[0]), (State::Open, 6));
     scene.pass(30 * SECOND);
     assert_eq!(scene.ask(2, ask("length 5")), Came::Answer(200));
@@ -120,14 +122,14 @@ fn one_trial_at_a_time_across_shards_and_an_abandoned_one_is_given_back() {
 #[test]
 fn a_breaker_outlives_a_change_of_its_rule() {
     let arguments = json!({"cb_enable": true});
-    let mut scene = Scene::new(1, 2, &arguments);
-    scene.install(&arguments, &[0]);
+    let mut scene = scene_of(1, 2, &arguments);
+    install(&mut scene, &arguments, &[0]);
     (0..3).for_each(|_| drop(scene.ask(0, ask("status 500"))));
-    scene.install(&arguments, &[1, 0]);
+    install(&mut scene, &arguments, &[1, 0]);
     assert_eq!((state(&scene, 0), state(&scene, 1)), (State::Open, State::Closed));
     (0..6).for_each(|_| assert_eq!(scene.ask(0, ask("length 5")), Came::Answer(200)));
     assert_eq!(scene.served(), [3, 6]);
-    scene.install(&json!({}), &[0]);
+    install(&mut scene, &json!({}), &[0]);
     assert_eq!(scene.ask(0, ask("length 5")), Came::Answer(200), "without a breaker nothing is held back");
     scene.assert_quiet();
 }

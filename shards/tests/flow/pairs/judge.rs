@@ -1,22 +1,27 @@
 //! How a pair may end, by what its engines were told to do: the table that the gateway is held to.
 
-use crate::client::{Came, End};
-use crate::engine::Kind;
-use crate::ledger::Ledger;
-use crate::world::Mix;
+use crate::pairs::ask::Ask;
+use crate::pairs::engine::Kind;
+use crate::pairs::ledger::Ledger;
+use crate::pairs::world::Mix;
+use crate::sim::client::{Came, End};
 
 /// The longest that a client may wait: prefill's phase, decode's first byte, and some seconds of engines.
 const PATIENCE: u64 = (30 + 60 + 15) * 1_000_000_000;
 
+/// The longest that one of these waits at the gate.
+const QUEUED: u64 = 60_000_000_000;
+
 /// Panics where an end is not one that its request may have.
-pub fn judge(kind: Kind, mix: Mix, end: &End, ledger: &Ledger) {
+pub fn judge(kind: Kind, mix: Mix, end: &End<Ask>, ledger: &Ledger) {
     let wish = &end.ask.wish;
     let times =
         |counts: &std::collections::BTreeMap<String, u32>| counts.get(&wish.tag).copied().unwrap_or(0);
     let (prefills, decodes, wholes) =
         (times(&ledger.prefills), times(&ledger.decodes), times(&ledger.wholes));
     let what = format!("{end:?}: {prefills} prefills, {decodes} decodes, {wholes} whole");
-    assert!(end.took <= PATIENCE, "too late: {what}");
+    let queued = if mix == Mix::Gated { QUEUED } else { 0 };
+    assert!(end.took <= PATIENCE + queued, "too late: {what}");
     // One retry of prefill, or of a whole pair where engines meet; a leg that handed over is never repeated.
     assert!(prefills <= 2 && wholes <= 1, "{what}");
     assert!(decodes <= if kind == Kind::Sglang { 2 } else { 1 }, "{what}");
@@ -24,14 +29,22 @@ pub fn judge(kind: Kind, mix: Mix, end: &End, ledger: &Ledger) {
     if end.came == Came::Answer(200) {
         assert!(decodes + wholes >= 1, "nobody decoded: {what}");
     }
+    let leaves = end.ask.leave_after.is_some() || end.ask.leave_within.is_some();
+    let by_faults = |end| if kind == Kind::Sglang { together(end) } else { handed_over(end) };
     let fine = match mix {
         Mix::Kind => end.came == Came::Answer(200) || end.came == Came::Early,
-        Mix::Leaving if end.ask.leave_after.is_some() || end.ask.leave_at.is_some() => {
+        Mix::Leaving if leaves => {
             matches!(end.came, Came::Left | Came::Answer(200))
         }
         Mix::Leaving => end.came == Came::Answer(200),
-        Mix::Faulty if kind == Kind::Sglang => together(end),
-        Mix::Faulty => handed_over(end),
+        Mix::Faulty => by_faults(end),
+        Mix::Gated => match &end.came {
+            Came::Left => leaves,
+            // An endpoint may be full when its pair is to be chosen anew.
+            Came::Refusal(503, code) if code == "admission_no_capacity" => true,
+            Came::Refusal(_, code) if code.starts_with("admission_") => prefills + decodes + wholes == 0,
+            _ => by_faults(end),
+        },
     };
     assert!(fine, "it may not end so: {what}");
 }
@@ -46,7 +59,7 @@ fn nobody(came: &Came) -> bool {
 }
 
 /// vLLM and TensorRT-LLM.
-fn handed_over(end: &End) -> bool {
+fn handed_over(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
     match wish.prefill.as_str() {
         "final" if *came == Came::Early => true,
@@ -58,7 +71,7 @@ fn handed_over(end: &End) -> bool {
 }
 
 /// How decode ends where prefill did not end it.
-fn decoded(end: &End) -> bool {
+fn decoded(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
     // A normal endpoint that took the whole request is kind.
     if *came == Came::Answer(200) {
@@ -79,7 +92,7 @@ fn decoded(end: &End) -> bool {
 }
 
 /// SGLang: what one leg does the other may tell first.
-fn together(end: &End) -> bool {
+fn together(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
     let failed = refused(came, 502, "pd_sg_prefill_failed");
     // Decode's own word of a room that fell apart.

@@ -1,13 +1,15 @@
 //! An engine of a pair in the simulated network: prefill, decode or both, in one of three dialects, by hand. It holds
 //! the caller to its handshake, does what the request's wish says, and writes down what it did.
 
-use crate::body::{self, Wish};
-use crate::http::{self, Message, Read};
-use crate::ledger::{Kept, Ledger, Shared};
+use crate::pairs::body::{self, Wish};
+use crate::pairs::ledger::{Kept, Ledger};
+use crate::sim::Shared;
+use crate::sim::engine::{Plan, Serves, Step as AnyStep, paced};
+use crate::sim::http::{self, Message};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use warmpath_ring::sim::{Actor, PeerEvent, World};
+use warmpath_ring::sim::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -23,116 +25,88 @@ pub enum Part {
     Normal,
 }
 
+/// `pdBootstrapPort` of the rules.
+pub const BOOTSTRAP_PORT: u16 = 9998;
+
 /// How long legs wait for each other in a room.
 const MEETING: u64 = 5_000_000_000;
 
-pub struct Engine {
+/// An engine of pairs.
+pub struct Paired {
     pub kind: Kind,
     pub part: Part,
     pub at: SocketAddr,
     /// Where SGLang's decode would meet it.
     pub bootstrap_port: u16,
     pub ledger: Shared<Ledger>,
-    pub xor: u8,
-    pub refuses: bool,
-    /// An idle connection is closed after so long.
-    pub idle_limit: u64,
-    pub conns: HashMap<usize, Conn>,
-    /// What timers mean.
-    pub timers: Vec<(usize, Step)>,
+    /// The rooms that its connections' requests are in.
+    rooms: HashMap<usize, u64>,
+    /// Requests that it began.
+    begun: u32,
 }
 
-#[derive(Default)]
-pub struct Conn {
-    buffer: Vec<u8>,
-    busy: bool,
-    closed: bool,
-    served: u32,
-    /// The room that its request is in.
-    room: Option<u64>,
-}
-
-/// A step of an answer, done when its timer fires.
+/// What a step does in the ledger.
 #[derive(Clone, Debug)]
-pub enum Step {
-    Send(Vec<u8>),
-    Close,
-    Reset,
-    /// The answer is out; the connection idles.
-    Idle,
-    /// Close if idle since the answer of this number.
-    IdleClose(u32),
+pub enum Note {
     /// Blocks are kept for decode.
     Keep(u64, Kept),
     /// Blocks were read by decode.
     Read(u64),
     /// Waits for the other leg until then; then goes on with these.
-    Meet {
-        until: u64,
-        steps: Vec<Step>,
-    },
+    Meet { until: u64, steps: Vec<Step> },
 }
 
-impl Actor for Engine {
-    fn accepts(&self) -> bool {
-        !self.refuses
-    }
+type Step = AnyStep<Note>;
 
-    fn react(&mut self, event: PeerEvent, world: &mut World<'_>) {
-        match event {
-            PeerEvent::Accepted { conn } => {
-                self.ledger.borrow_mut().connections += 1;
-                self.conns.insert(conn, Conn::default());
-            }
-            PeerEvent::Data { conn, mut bytes } => {
-                bytes.iter_mut().for_each(|b| *b ^= self.xor);
-                if let Some(c) = self.conns.get_mut(&conn) {
-                    c.buffer.extend(bytes);
-                }
-                self.read(conn, world);
-            }
-            PeerEvent::Ended { conn } | PeerEvent::Reset { conn } => self.gone(conn, world),
-            PeerEvent::Timer { token } => {
-                let (conn, step) = self.timers[token as usize].clone();
-                self.step(conn, step, world);
-            }
-            PeerEvent::Begun | PeerEvent::Connected { .. } | PeerEvent::Refused { .. } => {}
-        }
-    }
-}
+impl Serves for Paired {
+    type Note = Note;
 
-impl Engine {
-    fn gone(&mut self, conn: usize, world: &mut World<'_>) {
-        let Some(c) = self.conns.get_mut(&conn) else { return };
-        let mut ledger = self.ledger.borrow_mut();
-        if c.busy && !c.closed {
-            ledger.aborted += 1;
-            ledger.running -= 1;
-            if let Some(room) = c.room.take().and_then(|room| ledger.rooms.get_mut(&room)) {
-                room.broken = true;
-            }
-        }
-        c.closed = true;
-        world.close(conn);
-    }
-
-    fn read(&mut self, conn: usize, world: &mut World<'_>) {
-        let Some(c) = self.conns.get_mut(&conn) else { return };
-        if c.busy || c.closed || c.buffer.is_empty() {
-            return;
-        }
-        let (message, used) = match http::request(&c.buffer) {
-            Read::Whole(message, used) => (message, used),
-            Read::Partial(head) => return assert!(head.is_none_or(|head| head.get("x-hop").is_none())),
-        };
-        c.buffer.drain(..used);
-        assert!(c.buffer.is_empty(), "a second request before the first was answered");
-        c.busy = true;
-        c.served += 1;
+    fn serve(&mut self, conn: usize, message: &Message, world: &mut World<'_>) -> Vec<Step> {
+        self.begun += 1;
         self.ledger.borrow_mut().running += 1;
         let leg: Value = serde_json::from_slice(&message.body).expect("a leg's body is JSON");
-        let steps = self.execute(conn, &message, &leg, world);
-        self.plan(conn, steps, world);
+        self.execute(conn, message, &leg, world)
+    }
+
+    fn serve_early(&mut self, head: &http::Head) -> Option<Vec<Step>> {
+        assert!(head.get("x-hop").is_none());
+        None
+    }
+
+    fn note(&mut self, conn: usize, note: Note, world: &mut World<'_>) -> Plan<Note> {
+        match note {
+            Note::Keep(handle, mut kept) => {
+                kept.until = world.now() + 30_000_000_000;
+                self.ledger.borrow_mut().kept.insert(handle, kept);
+            }
+            Note::Read(handle) => {
+                if let Some(kept) = self.ledger.borrow_mut().kept.get_mut(&handle) {
+                    kept.read = true;
+                }
+            }
+            Note::Meet { until, steps } => return self.wait(conn, until, steps, world),
+        }
+        Vec::new()
+    }
+
+    fn over(&mut self, conn: usize, aborted: bool) {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.running -= 1;
+        let room = self.rooms.remove(&conn);
+        if let Some(room) = room.filter(|_| aborted).and_then(|room| ledger.rooms.get_mut(&room)) {
+            room.broken = true;
+        }
+    }
+
+    fn executions(&self) -> u32 {
+        self.begun
+    }
+}
+
+impl Paired {
+    pub fn new(kind: Kind, part: Part, at: SocketAddr, ledger: &Shared<Ledger>) -> Paired {
+        let (ledger, rooms) = (ledger.clone(), HashMap::new());
+        Paired { kind, part, at, bootstrap_port: BOOTSTRAP_PORT, ledger, rooms, begun: 0 }
     }
 
     fn execute(&mut self, conn: usize, message: &Message, leg: &Value, world: &mut World<'_>) -> Vec<Step> {
@@ -223,7 +197,7 @@ impl Engine {
         drop(ledger);
         let keeps = matches!(word, "ok" | "slow") && self.part == Part::Prefill;
         let kept = Kept { tag: wish.tag.clone(), id: id.to_owned(), read: false, at: self.at, until: 0 };
-        let keep = keeps.then_some(Step::Keep(handle, kept));
+        let keep = keeps.then_some(Step::Note(Note::Keep(handle, kept)));
         let text = serde_json::to_vec(&answer).expect("JSON");
         (keep, whole(&text, id, "application/json", world), None)
     }
@@ -255,7 +229,7 @@ impl Engine {
             Some(kept)
                 if kept.tag == wish.tag && kept.id == id && !kept.read && size == wish.state && fits =>
             {
-                Some(Step::Read(handle))
+                Some(Step::Note(Note::Read(handle)))
             }
             other => {
                 ledger.violation(format!("{}: decode was given {handle}, which is {other:?}", wish.tag));
@@ -301,14 +275,12 @@ impl Engine {
                 ledger.violation(format!("{}: another's room {room}", wish.tag));
             }
         }
-        if let Some(c) = self.conns.get_mut(&conn) {
-            c.room = Some(room);
-        }
+        self.rooms.insert(conn, room);
         let answer = self.generate(wish, leg, id, world);
         if matches!(word, "ok" | "slow" | "die-mid" | "die-stream") {
             let until = world.now() + MEETING;
             let steps = fault(word, answer, id);
-            return vec![Step::Meet { until, steps }];
+            return vec![Step::Note(Note::Meet { until, steps })];
         }
         fault(word, answer, id)
     }
@@ -333,106 +305,34 @@ impl Engine {
         steps
     }
 
-    fn plan(&mut self, conn: usize, steps: Vec<Step>, world: &mut World<'_>) {
-        let mut after = 0;
-        for step in steps {
-            let slow = matches!(&step, Step::Send(bytes) if bytes.is_empty());
-            after += 1 + world.draw(if slow { 3_000_000_000 } else { 2_000_000 });
-            self.later(conn, after, step, world);
-        }
-    }
-
-    fn later(&mut self, conn: usize, after: u64, step: Step, world: &mut World<'_>) {
-        self.timers.push((conn, step));
-        world.timer(after, self.timers.len() as u64 - 1);
-    }
-
-    fn step(&mut self, conn: usize, step: Step, world: &mut World<'_>) {
-        let Some(c) = self.conns.get_mut(&conn) else { return };
-        if c.closed {
-            return;
-        }
-        match step {
-            Step::Send(bytes) if bytes.is_empty() => {}
-            Step::Send(mut bytes) => {
-                bytes.iter_mut().for_each(|b| *b ^= self.xor);
-                world.send(conn, &bytes);
-            }
-            Step::Close => {
-                self.over(conn);
-                world.close(conn);
-            }
-            Step::Reset => {
-                self.over(conn);
-                world.reset(conn);
-            }
-            Step::Idle => {
-                let served = c.served;
-                self.over(conn);
-                let Some(c) = self.conns.get_mut(&conn) else { return };
-                (c.closed, c.busy) = (false, false);
-                self.later(conn, self.idle_limit, Step::IdleClose(served), world);
-                self.read(conn, world);
-            }
-            Step::IdleClose(served) => {
-                if !c.busy && c.served == served && c.buffer.is_empty() {
-                    c.closed = true;
-                    world.close(conn);
-                }
-            }
-            Step::Keep(handle, mut kept) => {
-                kept.until = world.now() + 30_000_000_000;
-                self.ledger.borrow_mut().kept.insert(handle, kept);
-            }
-            Step::Read(handle) => {
-                if let Some(kept) = self.ledger.borrow_mut().kept.get_mut(&handle) {
-                    kept.read = true;
-                }
-            }
-            Step::Meet { until, steps } => self.wait(conn, until, steps, world),
-        }
-    }
-
-    /// The connection's request is done.
-    fn over(&mut self, conn: usize) {
-        let Some(c) = self.conns.get_mut(&conn) else { return };
-        if c.busy {
-            self.ledger.borrow_mut().running -= 1;
-        }
-        (c.busy, c.closed, c.room) = (false, true, None);
-    }
-
-    fn wait(&mut self, conn: usize, until: u64, steps: Vec<Step>, world: &mut World<'_>) {
-        let room = self.conns.get(&conn).and_then(|c| c.room).unwrap_or(u64::MAX);
+    /// A leg waits for the other one.
+    fn wait(&mut self, conn: usize, until: u64, steps: Vec<Step>, world: &mut World<'_>) -> Plan<Note> {
+        let room = self.rooms.get(&conn).copied().unwrap_or(u64::MAX);
         let mut ledger = self.ledger.borrow_mut();
         let place = ledger.rooms.entry(room).or_default();
         let prefills = self.part == Part::Prefill;
         let meets = place.prefill && place.decode;
-        if prefills && meets {
-            place.ready = true;
-        }
+        place.ready |= prefills && meets;
         let (ready, broken) = (if prefills { meets } else { place.ready }, place.broken);
         drop(ledger);
         if ready {
-            self.plan(conn, steps, world);
-        } else if broken || world.now() > until {
-            // Engines notice late that the other side is gone.
-            self.later(conn, 200_000_000, Step::Send(status(500, "", "no meeting")), world);
-            self.later(conn, 210_000_000, Step::Idle, world);
-        } else {
-            let after = 500_000 + world.draw(1_000_000);
-            self.later(conn, after, Step::Meet { until, steps }, world);
+            return paced(steps, world);
         }
+        if broken || world.now() > until {
+            // Engines notice late that the other side is gone.
+            return vec![(200_000_000, Step::Send(status(500, "", "no meeting"))), (210_000_000, Step::Idle)];
+        }
+        vec![(500_000 + world.draw(1_000_000), Step::Note(Note::Meet { until, steps }))]
     }
 }
 
 /// What becomes of a good answer's steps.
 fn fault(word: &str, mut steps: Vec<Step>, id: &str) -> Vec<Step> {
-    let sends = |step: &Step| matches!(step, Step::Send(_) | Step::Read(_));
+    let sends = |step: &Step| matches!(step, Step::Send(_) | Step::Note(Note::Read(_)));
     match word {
         "ok" | "nothing" | "final" => steps,
         "slow" => {
-            steps.insert(0, Step::Send(Vec::new()));
+            steps.insert(0, Step::Wait);
             steps
         }
         "die-before" => vec![Step::Close],
@@ -454,7 +354,7 @@ fn fault(word: &str, mut steps: Vec<Step>, id: &str) -> Vec<Step> {
         "die-stream" => {
             steps.retain(sends);
             // What was read, the head, and an event.
-            steps.truncate(if matches!(steps.first(), Some(Step::Read(_))) { 3 } else { 2 });
+            steps.truncate(if matches!(steps.first(), Some(Step::Note(Note::Read(_)))) { 3 } else { 2 });
             steps.push(Step::Close);
             steps
         }
