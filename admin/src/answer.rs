@@ -35,7 +35,7 @@ impl Answer {
 
     /// A file of the web page.
     pub fn asset(content_type: &'static str, text: &str) -> Answer {
-        Answer { status: 200, content_type, allow: None, body: text.into() }
+        Answer { status: 200, content_type, header: None, body: text.into() }
     }
 
     /// A page of metrics.

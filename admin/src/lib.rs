@@ -19,6 +19,7 @@ pub mod health;
 pub mod hosts;
 pub mod kv;
 pub mod metrics;
+mod out_of_service;
 mod page;
 pub mod refusal;
 pub mod rest;

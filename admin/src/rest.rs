@@ -10,6 +10,7 @@ pub mod history;
 pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
+pub mod maintenance;
 pub mod models;
 pub mod openapi;
 pub mod overview;

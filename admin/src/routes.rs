@@ -8,8 +8,8 @@ use crate::page;
 use crate::refusal::Refusal;
 use crate::rest::forms::{self, Form};
 use crate::rest::{
-    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, openapi, overview, params,
-    snapshot, status,
+    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models, openapi,
+    overview, params, snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -192,6 +192,7 @@ const PARTS: &[&[Route]] = &[
     hosts::ROUTES,
     kv::ROUTES,
     load_balancer::ROUTES,
+    maintenance::ROUTES,
     models::ROUTES,
     history::ROUTES,
     openapi::ROUTES,

@@ -227,6 +227,8 @@ mod tests;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod maintenance_tests;
+#[cfg(test)]
 mod matrix_tests;
 #[cfg(test)]
 mod rest_tests;

@@ -264,9 +264,10 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(address) = address_of(endpoint) else { continue };
         let state = service.endpoints.iter().find(|s| s.address() == address);
-        let word = match state.is_some_and(|s| service.is_healthy(s, now)) {
-            true => "active",
-            false => "inactive",
+        let word = match state {
+            Some(state) if state.is_drained() => "draining",
+            Some(state) if service.is_healthy(state, now) => "active",
+            _ => "inactive",
         };
         endpoint["state"] = word.into();
     }
