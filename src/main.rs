@@ -26,6 +26,7 @@ Examples:
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
   warmpath catalog                             what was shown of which engine, and by which record
+  warmpath replay trace.jsonl                  which policy and fleet size a recorded load asks for
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -52,6 +53,8 @@ enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Tell what was shown of which engine, version and model, and by which record
     Catalog(catalog::CatalogArgs),
+    /// Try policies and fleets on a recorded trace, in virtual time
+    Replay(warmpath_perf::ReplayArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Verb::Events(args) => events::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Catalog(args) => catalog::run(&args),
+        Verb::Replay(args) => warmpath_perf::run_replay(&args).map_err(|e| e.to_string()),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {
