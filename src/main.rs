@@ -31,6 +31,7 @@ Examples:
   warmpath check rules.json                    whether a rule is accepted, catalogued, and its pool verified
   warmpath catalog                             what was shown of which engine, and by which record
   warmpath compat --engine vllm --version 0.30.0   whether a version, a transport, a router go together
+  warmpath replay trace.jsonl                  which policy and fleet size a recorded load asks for
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -63,6 +64,8 @@ enum Verb {
     Completion(completion::CompletionArgs),
     /// Ask what is reported of an engine's version, transport and router together
     Compat(compat::CompatArgs),
+    /// Try policies and fleets on a recorded trace, in virtual time
+    Replay(warmpath_perf::ReplayArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Verb::Check(args) => check::run(&args),
         Verb::Completion(args) => completion::run(&args),
         Verb::Compat(args) => compat::run(&args),
+        Verb::Replay(args) => warmpath_perf::run_replay(&args).map_err(|e| e.to_string()),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {
