@@ -119,14 +119,18 @@ fn flags() -> BTreeSet<String> {
         text.lines().filter(given).map(String::from).collect::<Vec<_>>()
     };
     let words = texts.flat_map(lines).flat_map(|line| {
-        line.split([' ', '"', '=']).filter(|word| word.starts_with("--")).map(String::from).collect::<Vec<_>>()
+        line.split([' ', '"', '='])
+            .filter(|word| word.starts_with("--"))
+            .map(String::from)
+            .collect::<Vec<_>>()
     });
     words.collect()
 }
 
 #[test]
 fn unit_and_layouts_give_flags_that_serve_takes() {
-    let help = Command::new(env!("CARGO_BIN_EXE_warmpath")).args(["serve", "--help"]).output().expect("it runs");
+    let help =
+        Command::new(env!("CARGO_BIN_EXE_warmpath")).args(["serve", "--help"]).output().expect("it runs");
     let (help, flags) = (text(&help.stdout), flags());
     assert!(flags.len() >= 8, "{flags:?}");
     for flag in &flags {
@@ -146,7 +150,9 @@ fn cores(list: &str) -> Vec<usize> {
 
 #[test]
 fn layouts_give_each_core_to_one_thread_and_leave_some_to_the_system() {
-    for (name, all) in [("pinned-8-cores.conf", 8), ("pinned-32-cores.conf", 32), ("pinned-64-cores.conf", 64)] {
+    for (name, all) in
+        [("pinned-8-cores.conf", 8), ("pinned-32-cores.conf", 32), ("pinned-64-cores.conf", 64)]
+    {
         let text = read(name);
         let words: Vec<&str> = text.split([' ', '"', '=', '\n']).collect();
         let after = |flag: &str| words[words.iter().position(|word| *word == flag).expect("the flag") + 1];
@@ -173,7 +179,8 @@ fn systemd_reads_the_unit() {
     let text = read("warmpath.service").replace("/usr/bin/warmpath", env!("CARGO_BIN_EXE_warmpath"));
     let file = unit.join("warmpath.service");
     fs::write(&file, text).expect("written");
-    let read = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output().expect("it runs");
+    let read =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output().expect("it runs");
     let _ = fs::remove_dir_all(&unit);
     let told = format!("{}{}", self::text(&read.stdout), self::text(&read.stderr));
     let own: Vec<&str> = told.lines().filter(|line| line.contains("warmpath")).collect();
