@@ -126,7 +126,7 @@ impl Gateway {
     /// The same with a body that was given as `text`.
     pub fn with_text(&self, body: &Value, text: &str) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert_text(body, text, &self.outside.reading(Origin::Asked))?.changed {
+        match rules.upsert(body, text, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }
@@ -242,7 +242,7 @@ pub fn upserted_texts(
     let mut seen = HashMap::new();
     let mut changed = 0;
     for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
-        let done = next.upsert_text(body, text, reading).map_err(|refusal| match refusal {
+        let done = next.upsert(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             other => other,
         })?;
