@@ -190,6 +190,7 @@ impl Drop for Running {
 pub fn options(folder: &std::path::Path) -> Options {
     Options {
         admin: ([127, 0, 0, 1], 0).into(),
+        admin_tokens: None,
         socket: folder.join("ctl.sock"),
         state_dir: folder.join("state"),
         rules_file: None,

@@ -2,6 +2,7 @@
 //! told of it; must never touch a file: [`crate::change`] does, in its order.
 
 use crate::health::run::SharedProbers;
+use crate::out_of_service::OutOfService;
 use crate::refusal::Refusal;
 use crate::rules::{Origin, Reading, RuleSet};
 use crate::store::{Snapshot, Store};
@@ -75,6 +76,8 @@ pub struct Gateway {
     pub persist_fault: Option<String>,
     /// When rules were restored last, and to which generation.
     pub last_restore: Option<(Duration, u64)>,
+    /// What the operator has taken out of service.
+    pub out_of_service: OutOfService,
     /// Whether metrics are served.
     pub serves_metrics: bool,
     /// The probers of its endpoints.
@@ -104,6 +107,7 @@ impl Gateway {
             boot: Boot::default(),
             persist_fault: None,
             last_restore: None,
+            out_of_service: OutOfService::default(),
             serves_metrics: true,
             probers: SharedProbers::default(),
             scrapers: SharedScrapers::default(),
@@ -135,7 +139,15 @@ impl Gateway {
 
     /// The table after this one, made of `rules`.
     pub fn next_table(&mut self, rules: &RuleSet) -> Arc<Table> {
-        Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()))
+        let now = (self.outside.now)();
+        let next = Table::next(&self.table, rules.rules(), &mut self.next_number, now);
+        self.out_of_service.apply(&next, now);
+        Arc::new(next)
+    }
+
+    /// Makes the table in force obey what is out of service.
+    pub fn obey(&self) {
+        self.out_of_service.apply(&self.table, (self.outside.now)());
     }
 
     /// Takes over what is in force and durable.
@@ -215,11 +227,22 @@ pub fn upserted(
     bodies: &[Value],
     reading: &Reading<'_>,
 ) -> Result<(RuleSet, usize), Refusal> {
+    let texts: Vec<String> = bodies.iter().map(Value::to_string).collect();
+    upserted_texts(rules, bodies, &texts, reading)
+}
+
+/// The same with bodies that were given as `texts`.
+pub fn upserted_texts(
+    rules: &RuleSet,
+    bodies: &[Value],
+    texts: &[String],
+    reading: &Reading<'_>,
+) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
     let mut seen = HashMap::new();
     let mut changed = 0;
-    for (index, body) in bodies.iter().enumerate() {
-        let done = next.upsert(body, reading).map_err(|refusal| match refusal {
+    for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
+        let done = next.upsert_text(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             other => other,
         })?;

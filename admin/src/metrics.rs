@@ -11,6 +11,7 @@ mod kv;
 mod load;
 mod pairs;
 mod proxy;
+mod service;
 mod session;
 mod text;
 mod trust;
@@ -30,6 +31,10 @@ pub struct Facts<'a> {
     pub table: &'a Table,
     /// How far down the gateway is.
     pub phase: DrainPhase,
+    /// Whether it is in maintenance.
+    pub maintenance: bool,
+    /// Client connections that are served at once; `None`: all.
+    pub connections: Option<u32>,
     /// Now, on the clock of the shards.
     pub now: Nanos,
     /// The same moment since the Unix epoch.
@@ -48,7 +53,8 @@ pub struct Facts<'a> {
 
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
-    let own = proxy::FAMILIES.iter().chain(gate::FAMILIES).chain(session::FAMILIES).chain(load::FAMILIES);
+    let own = proxy::FAMILIES.iter().chain(service::FAMILIES).chain(gate::FAMILIES).chain(session::FAMILIES);
+    let own = own.chain(load::FAMILIES);
     own.chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN).chain(trust::FAMILIES)
 }
 

@@ -111,6 +111,17 @@ pub enum Refusal {
     Install(InstallFault),
     /// The gateway is going down.
     Draining,
+    /// The gateway is in maintenance.
+    Maintenance,
+    /// A member of a body has no meaning.
+    UnknownMember {
+        /// Its name.
+        name: String,
+        /// Those that have one.
+        known: String,
+    },
+    /// No rule names an endpoint there.
+    NoEndpointAt(String),
     /// No such path.
     NoPath(String),
     /// The path exists, not with this method.
@@ -118,6 +129,8 @@ pub enum Refusal {
         /// Methods of this path, as `Allow` lists them.
         allowed: String,
     },
+    /// A request without a token that is let in.
+    NoToken,
     /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
     Foreign(&'static str),
     /// The request's body is over so many bytes.
@@ -162,17 +175,20 @@ impl Refusal {
         match self {
             Refusal::Body { fault, .. } => fault.status,
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
+            Refusal::UnknownMember { .. } => 400,
             Refusal::NoSnapshot(_)
             | Refusal::NotPatchable { .. }
             | Refusal::Twice { .. }
             | Refusal::Incomplete => 400,
+            Refusal::NoToken => 401,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
             Refusal::NoChange { .. }
             | Refusal::NoReceipt(_)
             | Refusal::NotAttached { .. }
-            | Refusal::NoHost(_) => 404,
+            | Refusal::NoHost(_)
+            | Refusal::NoEndpointAt(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
@@ -181,7 +197,7 @@ impl Refusal {
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
             Refusal::TooLarge(_) => 413,
-            Refusal::Draining | Refusal::KvSilent | Refusal::MetricsOff => 503,
+            Refusal::Draining | Refusal::Maintenance | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
     }
@@ -198,6 +214,8 @@ impl Refusal {
             Refusal::NotPatchable { .. } => "not_patchable",
             Refusal::NotAttached { .. } => "no_such_endpoint",
             Refusal::NoHost(_) => "no_such_host",
+            Refusal::NoEndpointAt(_) => "no_such_endpoint",
+            Refusal::UnknownMember { .. } => "unknown_member",
             Refusal::MetricsOff => "metrics_off",
             Refusal::NoSnapshot(_) => "no_snapshot",
             Refusal::NoChange { .. } => "no_such_change",
@@ -215,8 +233,10 @@ impl Refusal {
             Refusal::Disk { .. } => "disk_unwritable",
             Refusal::Install(_) => "address_unavailable",
             Refusal::Draining => "gateway_draining",
+            Refusal::Maintenance => "maintenance",
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
+            Refusal::NoToken => "invalid_token",
             Refusal::Foreign(_) => "foreign_request",
             Refusal::TooLarge(_) => "body_too_large",
             Refusal::Incomplete => "body_incomplete",
@@ -244,6 +264,8 @@ impl Refusal {
                 json!({"member": "endpoints", "value": endpoint.to_string()})
             }
             Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
+            Refusal::UnknownMember { name, known } => json!({"member": name, "allowed": known}),
+            Refusal::NoEndpointAt(host) => json!({"member": "hostName", "value": host}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
             }
@@ -347,8 +369,22 @@ impl fmt::Display for Refusal {
             }
             Refusal::Install(fault) => write!(f, "{}", fault.message),
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
+            Refusal::Maintenance => write!(
+                f,
+                "the gateway is in maintenance and takes no changes; end it with PUT /netlox/v1/maintenance \
+                 {{\"enabled\": false}}"
+            ),
+            Refusal::UnknownMember { name, known } => {
+                write!(f, "the member {name} is not known; there are {known}")
+            }
+            Refusal::NoEndpointAt(host) => {
+                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
+            }
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
             Refusal::Foreign(cause) => write!(f, "{cause}"),
             Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),

@@ -4,12 +4,15 @@
 pub mod capabilities;
 pub mod diagnostics;
 pub mod explain;
+pub mod forms;
 pub mod gate;
 pub mod history;
 pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
+pub mod maintenance;
 pub mod models;
+pub mod openapi;
 pub mod overview;
 pub mod params;
 pub mod patch;

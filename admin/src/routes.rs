@@ -6,9 +6,10 @@ use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::page;
 use crate::refusal::Refusal;
+use crate::rest::forms::{self, Form};
 use crate::rest::{
-    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, overview, params,
-    snapshot, status,
+    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models, openapi,
+    overview, params, snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -64,6 +65,10 @@ pub struct Route {
     pub query: &'static [Query],
     /// Bytes that its body may have.
     pub body_max: usize,
+    /// What its body is; `None`: it has none.
+    pub takes: Option<&'static Form>,
+    /// What it answers; `None`: text that is no JSON.
+    pub gives: Option<&'static Form>,
 }
 
 /// A member of a query.
@@ -92,7 +97,16 @@ impl Query {
 impl Route {
     /// A row; its query means nothing.
     pub const fn new(method: &'static str, path: &'static str, handler: Handler, doc: &'static str) -> Route {
-        Route { method, path, handler, doc, query: &[], body_max: BODY_MAX }
+        Route {
+            method,
+            path,
+            handler,
+            doc,
+            query: &[],
+            body_max: BODY_MAX,
+            takes: None,
+            gives: Some(&forms::ANY),
+        }
     }
 
     /// A GET answered from the admin thread's own state.
@@ -111,7 +125,7 @@ impl Route {
         handler: fn(&Gateway, &Call) -> Result<Wanted, Refusal>,
         doc: &'static str,
     ) -> Route {
-        Route::new(method, path, Handler::Change(handler), doc)
+        Route::new(method, path, Handler::Change(handler), doc).gives(&forms::SUCCESS)
     }
 
     /// A GET that needs the shards' reports.
@@ -139,6 +153,24 @@ impl Route {
         self
     }
 
+    /// The same with a body.
+    pub const fn takes(mut self, form: &'static Form) -> Route {
+        self.takes = Some(form);
+        self
+    }
+
+    /// The same with this answer.
+    pub const fn gives(mut self, form: &'static Form) -> Route {
+        self.gives = Some(form);
+        self
+    }
+
+    /// The same with an answer that is no JSON.
+    pub const fn gives_text(mut self) -> Route {
+        self.gives = None;
+        self
+    }
+
     /// The same with these members of the query.
     pub const fn query(mut self, query: &'static [Query]) -> Route {
         self.query = query;
@@ -160,8 +192,10 @@ const PARTS: &[&[Route]] = &[
     hosts::ROUTES,
     kv::ROUTES,
     load_balancer::ROUTES,
+    maintenance::ROUTES,
     models::ROUTES,
     history::ROUTES,
+    openapi::ROUTES,
     overview::ROUTES,
     page::ROUTES,
     params::ROUTES,

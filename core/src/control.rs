@@ -260,6 +260,8 @@ pub struct ShardReport {
     pub generation: u64,
     /// Client connections now open.
     pub clients: u64,
+    /// Of these, those that wait until others close, since as many are served as may be.
+    pub held: u64,
     /// Upstream connections now open, in use or pooled.
     pub upstreams: u64,
     /// Requests in flight.
@@ -524,6 +526,8 @@ pub enum Count {
     SlowClients,
     /// Endpoints ejected after failed connection attempts.
     Ejections,
+    /// Client connections that had to wait until others closed.
+    AcceptsHeld,
     /// Breakers of endpoints opened.
     BreakerOpenings,
     /// Breakers closed again by a trial.
@@ -534,7 +538,7 @@ pub enum Count {
 
 impl Count {
     /// All, in the order of their discriminants.
-    pub const ALL: [Count; 23] = [
+    pub const ALL: [Count; 24] = [
         Count::Accepted,
         Count::Requests,
         Count::Malformed,
@@ -555,6 +559,7 @@ impl Count {
         Count::Overflowed,
         Count::SlowClients,
         Count::Ejections,
+        Count::AcceptsHeld,
         Count::BreakerOpenings,
         Count::BreakerClosings,
         Count::BreakerHeals,

@@ -60,6 +60,7 @@ pub mod tokenize;
 mod transport;
 mod upload;
 pub mod usage;
+pub mod valve;
 
 pub use buffers::SPARE_BYTES_MAX;
 pub use flow::Flow;

@@ -23,6 +23,7 @@ mod pairs;
 mod rejects;
 mod relay;
 mod routing;
+mod secrets;
 mod selectors;
 mod sessions;
 mod streams;

@@ -160,6 +160,8 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     render(&Facts {
         table: &table,
         phase: DrainPhase::Serving,
+        maintenance: false,
+        connections: Some(9),
         now: 60_000_000_000,
         wall: Duration::from_secs(1_700_000_000),
         resident: Some(4096),
@@ -176,6 +178,8 @@ fn nothing() -> Facts<'static> {
     Facts {
         table: &EMPTY,
         phase: DrainPhase::Serving,
+        maintenance: false,
+        connections: Some(9),
         now: 0,
         wall: Duration::ZERO,
         resident: None,

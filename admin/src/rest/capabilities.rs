@@ -3,6 +3,7 @@
 
 use crate::answer::Answer;
 use crate::gateway::Gateway;
+use crate::rest::forms;
 use crate::routes::{Answered, Call, Query, Route};
 use serde_json::{Value, json};
 use warmpath_core::block::BlockSize;
@@ -15,6 +16,7 @@ pub const ROUTES: &[Route] = &[Route::own(
     capabilities,
     "what this build can do, and what it lacks for it",
 )
+.gives(&forms::CAPABILITIES)
 .query(&[Query::may("model_name", "also whether text of this model can be tokenized")])];
 
 /// What a capability lacks: a word for programs and a sentence.

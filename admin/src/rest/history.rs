@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
+use crate::rest::forms;
 use crate::routes::{Answered, Call, Query, Route};
 use crate::rules::{Applied, Entry, means};
 use serde_json::{Map, Value, json};
@@ -16,13 +17,15 @@ pub const ROUTES: &[Route] = &[
         "/netlox/v1/config/loadbalancer/id/{id}/history",
         history,
         "the bodies that were applied of a rule, the last ten, to the letter",
-    ),
+    )
+    .gives(&forms::HISTORY),
     Route::change(
         "POST",
         "/netlox/v1/config/loadbalancer/id/{id}/rollback",
         rollback,
         "apply one of them again; without mode=commit it only tells what would change",
     )
+    .gives(&forms::ROLLED_BACK)
     .query(&[Query::must("number", ID), Query::may("mode", "commit, or dry-run")]),
 ];
 

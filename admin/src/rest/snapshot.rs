@@ -6,6 +6,7 @@ use crate::boot::kept_rules;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
+use crate::rest::forms;
 use crate::routes::{Answered, Call, Query, Route};
 use crate::rules::{Entry, RuleSet, means};
 use crate::store::Snapshot;
@@ -16,13 +17,16 @@ const SNAPSHOT_MAX: usize = 64 << 20;
 
 /// Rows of snapshots.
 pub const ROUTES: &[Route] = &[
-    Route::own("/netlox/v1/config/snapshot", snapshot, "rules and probed hosts as one document"),
+    Route::own("/netlox/v1/config/snapshot", snapshot, "rules and probed hosts as one document")
+        .gives(&forms::SNAPSHOT),
     Route::change(
         "POST",
         "/netlox/v1/config/restore",
         restore,
         "replace all of them by those of a snapshot; without mode=commit it only tells what would change",
     )
+    .takes(&forms::SNAPSHOT)
+    .gives(&forms::RESTORED)
     .query(&[Query::may("mode", "commit, or dry-run")])
     .up_to(SNAPSHOT_MAX),
     Route::change("POST", "/netlox/v1/config/persist", persist, "write what is in force to the disk anew"),

@@ -4,6 +4,7 @@
 mod ask;
 mod body;
 mod engine;
+mod gate;
 mod judge;
 mod ledger;
 mod trie;
@@ -72,10 +73,19 @@ fn trtllm_clients_that_leave_leave_nothing_behind() {
 }
 
 #[test]
+fn the_gate_loses_no_turn_and_no_charge_of_pairs() {
+    for kind in [Kind::Vllm, Kind::Sglang, Kind::Trtllm] {
+        over(kind, Mix::Gated);
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for kind in [Kind::Vllm, Kind::Sglang, Kind::Trtllm] {
         for seed in 0..5 {
-            assert_eq!(run(seed, kind, Mix::Faulty), run(seed, kind, Mix::Faulty), "seed {seed} of {kind:?}");
+            for mix in [Mix::Faulty, Mix::Gated] {
+                assert_eq!(run(seed, kind, mix), run(seed, kind, mix), "seed {seed} of {kind:?} {mix:?}");
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod breaker;
 mod engine;
+mod gate;
 mod sessions;
 mod world;
 

@@ -82,7 +82,7 @@ impl Compat {
             return Vec::new();
         };
         let name = given.to_ascii_lowercase();
-        let name = ["auto"].contains(&name.as_str()).then_some("tcp").unwrap_or(&name);
+        let name = if name == "auto" { "tcp" } else { &name };
         let Some(row) = self.transport(question.engine, name) else {
             let says = format!("no row of {given} with {}", question.engine.word());
             return vec![answer(Standing::NotVerified, "", says)];

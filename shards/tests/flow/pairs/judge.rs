@@ -9,6 +9,9 @@ use crate::sim::client::{Came, End};
 /// The longest that a client may wait: prefill's phase, decode's first byte, and some seconds of engines.
 const PATIENCE: u64 = (30 + 60 + 15) * 1_000_000_000;
 
+/// The longest that one of these waits at the gate.
+const QUEUED: u64 = 60_000_000_000;
+
 /// Panics where an end is not one that its request may have.
 pub fn judge(kind: Kind, mix: Mix, end: &End<Ask>, ledger: &Ledger) {
     let wish = &end.ask.wish;
@@ -17,7 +20,8 @@ pub fn judge(kind: Kind, mix: Mix, end: &End<Ask>, ledger: &Ledger) {
     let (prefills, decodes, wholes) =
         (times(&ledger.prefills), times(&ledger.decodes), times(&ledger.wholes));
     let what = format!("{end:?}: {prefills} prefills, {decodes} decodes, {wholes} whole");
-    assert!(end.took <= PATIENCE, "too late: {what}");
+    let queued = if mix == Mix::Gated { QUEUED } else { 0 };
+    assert!(end.took <= PATIENCE + queued, "too late: {what}");
     // One retry of prefill, or of a whole pair where engines meet; a leg that handed over is never repeated.
     assert!(prefills <= 2 && wholes <= 1, "{what}");
     assert!(decodes <= if kind == Kind::Sglang { 2 } else { 1 }, "{what}");
@@ -25,14 +29,22 @@ pub fn judge(kind: Kind, mix: Mix, end: &End<Ask>, ledger: &Ledger) {
     if end.came == Came::Answer(200) {
         assert!(decodes + wholes >= 1, "nobody decoded: {what}");
     }
+    let leaves = end.ask.leave_after.is_some() || end.ask.leave_within.is_some();
+    let by_faults = |end| if kind == Kind::Sglang { together(end) } else { handed_over(end) };
     let fine = match mix {
         Mix::Kind => end.came == Came::Answer(200) || end.came == Came::Early,
-        Mix::Leaving if end.ask.leave_after.is_some() || end.ask.leave_within.is_some() => {
+        Mix::Leaving if leaves => {
             matches!(end.came, Came::Left | Came::Answer(200))
         }
         Mix::Leaving => end.came == Came::Answer(200),
-        Mix::Faulty if kind == Kind::Sglang => together(end),
-        Mix::Faulty => handed_over(end),
+        Mix::Faulty => by_faults(end),
+        Mix::Gated => match &end.came {
+            Came::Left => leaves,
+            // An endpoint may be full when its pair is to be chosen anew.
+            Came::Refusal(503, code) if code == "admission_no_capacity" => true,
+            Came::Refusal(_, code) if code.starts_with("admission_") => prefills + decodes + wholes == 0,
+            _ => by_faults(end),
+        },
     };
     assert!(fine, "it may not end so: {what}");
 }

@@ -31,6 +31,8 @@ pub enum Mix {
     Kind,
     Faulty,
     Leaving,
+    /// More pairs than the gate lets in, of clients that may leave and engines that may fail.
+    Gated,
 }
 
 /// Counts of what came, to see that a mix covers what it claims.
@@ -59,6 +61,7 @@ impl Outcome {
         let wanted: &[&str] = match (mix, kind) {
             (Mix::Kind, _) => &["Answer(200)"],
             (Mix::Leaving, _) => &["Answer(200)", "Left"],
+            (Mix::Gated, _) => &["Answer(200)", "Left", "admission_capacity", "admission_queue_timeout"],
             (Mix::Faulty, Kind::Sglang) => &[
                 "Answer(200)",
                 "Answer(400)",
@@ -102,9 +105,13 @@ pub fn run(seed: u64, kind: Kind, mix: Mix) -> Outcome {
     let vip = SocketAddr::from(VIP);
     let ledger: Shared<Ledger> = Rc::default();
     let engines = add_engines(&mut flow.ring, &ledger, sky.upstream_key, &mut draw, (kind, mix));
+    let mut arguments = arguments(kind, seed % 2 == 1);
+    if mix == Mix::Gated {
+        gate(&mut arguments, &mut draw);
+    }
     let table = Arc::new(Table::next(
         &Table::default(),
-        vec![shard::rule(arguments(kind, seed % 2 == 1), endpoints(&engines))],
+        vec![shard::rule(arguments, endpoints(&engines))],
         &mut 0,
         0,
     ));
@@ -116,7 +123,8 @@ pub fn run(seed: u64, kind: Kind, mix: Mix) -> Outcome {
     let mut turns = 0u64;
     while !clients.iter().all(|c| c.borrow().done) {
         flow.turn(Some(Duration::from_secs(1))).expect("the simulated ring never fails");
-        if mix != Mix::Leaving {
+        check_gate(service);
+        if !matches!(mix, Mix::Leaving | Mix::Gated) {
             check_pinned(service, &ledger.borrow(), flow.ring.now());
         }
         turns += 1;
@@ -141,8 +149,19 @@ pub fn run(seed: u64, kind: Kind, mix: Mix) -> Outcome {
     // of clients that left before they were read.
     let counted: u64 = report.pairs[0].ended.iter().flatten().sum::<u64>() + outcome.counts["FellBack"];
     let all = ends.borrow().len() as u64;
-    assert!(counted == all || mix == Mix::Leaving && counted < all, "{counted} of {all}: {report:?}");
+    let leave = matches!(mix, Mix::Leaving | Mix::Gated);
+    assert!(counted == all || leave && counted < all, "{counted} of {all}: {report:?}");
     outcome
+}
+
+/// At no time are more let in than may be, nor more charged to an endpoint.
+fn check_gate(service: &Service) {
+    let gate = &service.rule.gate;
+    let most = if gate.outstanding.value == 0 { u32::MAX } else { gate.outstanding.value };
+    assert!(service.admission.gate.out() <= most, "the gate let too many in");
+    for (index, endpoint) in service.endpoints.iter().enumerate() {
+        assert!(endpoint.reserved() <= service.endpoint_most(index), "{} has too many", endpoint.address());
+    }
 }
 
 /// At no time are fewer requests charged to a prefill endpoint than it keeps blocks of.
@@ -191,6 +210,22 @@ pub fn arguments(kind: Kind, cache_aware: bool) -> Value {
     arguments
 }
 
+/// A gate that is too small for some.
+fn gate(arguments: &mut Value, draw: &mut Draw) {
+    for (name, values) in [
+        ("fc_max_outstanding", [1, 2, 3]),
+        ("fc_prefill_max_inflight", [0, 0, 2]),
+        ("fc_decode_max_inflight", [0, 0, 2]),
+        ("fc_max_queue_depth", [0, 1, 9]),
+        ("fc_max_queue_wait_ms", [1, 3_000, 60_000]),
+        ("fc_tenant_max_share_pct", [0, 0, 50]),
+    ] {
+        arguments[name] = draw.of(&values).into();
+    }
+    arguments["fc_fair"] = draw.of(&["off", "on"]).into();
+    arguments["fc_mode"] = "enforce".into();
+}
+
 /// Engines, as a rule's endpoints.
 pub fn endpoints(engines: &[(SocketAddr, Part)]) -> Vec<Value> {
     let endpoint = |(at, part): &(SocketAddr, Part)| {
@@ -226,7 +261,7 @@ fn add_engines(
             let idle = draw.of(&[20_000_000, 2_000_000_000, 6_000_000_000]);
             let mut engine = Engine::new(Paired::new(kind, part, at, ledger), xor, idle);
             // One engine of a role always accepts.
-            engine.refuses = mix == Mix::Faulty && name > 0 && draw.below(3) == 0;
+            engine.refuses = matches!(mix, Mix::Faulty | Mix::Gated) && name > 0 && draw.below(3) == 0;
             let id = sim.add(Rc::new(RefCell::new(engine)));
             sim.serve(at, id);
             all.push((at, part));
@@ -261,7 +296,7 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
     let mut prefill = "ok";
     let mut decode = "ok";
     let stream = draw.below(2) == 0;
-    if mix == Mix::Faulty {
+    if matches!(mix, Mix::Faulty | Mix::Gated) {
         match draw.below(5) {
             0 | 1 => prefill = draw.of(&FAULTS),
             2 | 3 => decode = draw.of(&FAULTS),
@@ -289,7 +324,8 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
         state: if draw.below(3) == 0 { draw.of(&[1_000, 100_000]) } else { 10 },
     };
     let mut ask = Ask { wish, chunked: draw.below(3) == 0, own_id: draw.below(4) == 0, ..Ask::default() };
-    if mix == Mix::Leaving && draw.below(2) == 0 {
+    let one_in = if mix == Mix::Gated { 5 } else { 2 };
+    if matches!(mix, Mix::Leaving | Mix::Gated) && draw.below(one_in) == 0 {
         match draw.below(2) {
             0 => ask.leave_after = Some(draw.of(&[0, 1, 300, 3_000])),
             _ => {

@@ -84,6 +84,7 @@ fn rule(engines: &[SocketAddr], draw: &mut Draw, mix: Mix) -> Rule {
             arguments[name] = draw.of(&values).into();
         }
         arguments["fc_mode"] = "enforce".into();
+        arguments["fc_fair"] = draw.of(&["off", "on"]).into();
     }
     let mut rule = shard::rule(arguments, endpoints);
     rule.deadlines.first_byte = 60 * SECOND;

@@ -16,6 +16,7 @@ use warmpath_core::table::{Service, Table};
 use warmpath_ring::Ring;
 use warmpath_ring::sim::Sim;
 use warmpath_shards::budget::Budget;
+use warmpath_shards::valve::Valve;
 use warmpath_shards::{Flow, Settings};
 
 /// Nanoseconds after which engines close connections that idle.
@@ -88,7 +89,18 @@ impl<S: Serves + 'static> Scene<S> {
     }
 
     /// Sends a request and goes on until it is with an engine, or over.
-    pub fn begin<A: Ask + 'static>(&mut self, shard: usize, mut ask: A) -> Pending<A> {
+    pub fn begin<A: Ask + 'static>(&mut self, shard: usize, ask: A) -> Pending<A> {
+        let pending = self.send(shard, ask);
+        let shard = &mut self.shards[shard];
+        let before = shard.executions();
+        while shard.executions() == before && pending.borrow().is_empty() {
+            shard.flow.turn(Some(Duration::from_millis(10))).expect("the simulated ring never fails");
+        }
+        pending
+    }
+
+    /// Sends a request; what comes of it is seen as time passes.
+    pub fn send<A: Ask + 'static>(&mut self, shard: usize, mut ask: A) -> Pending<A> {
         self.asked += 1;
         ask.call(format!("ask{}", self.asked));
         let now = self.now();
@@ -97,10 +109,6 @@ impl<S: Serves + 'static> Scene<S> {
         let pending: Pending<A> = Rc::default();
         let client = Client::new(VIP.into(), 0, vec![ask], pending.clone());
         shard.flow.ring.add(Rc::new(RefCell::new(client)));
-        let before = shard.executions();
-        while shard.executions() == before && pending.borrow().is_empty() {
-            shard.flow.turn(Some(Duration::from_millis(10))).expect("the simulated ring never fails");
-        }
         pending
     }
 
@@ -145,6 +153,12 @@ impl<S: Serves + 'static> Scene<S> {
     /// What a shard says of itself.
     pub fn report(&mut self, shard: usize) -> ShardReport {
         self.shards[shard].flow.report(0)
+    }
+
+    /// From now on all shards together serve so many connections at once.
+    pub fn bound_connections(&mut self, most: u32) {
+        let valve = Arc::new(Valve::new(most));
+        self.shards.iter_mut().for_each(|shard| shard.flow.behind(valve.clone()));
     }
 
     /// A count of all shards.
