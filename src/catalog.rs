@@ -135,6 +135,8 @@ fn table(row: &Row) -> String {
         format!("{} {told}", component.word())
     });
     wrapped(&mut out, components);
+    let promotion = row.promotion.as_ref().map_or("none", |promotion| promotion.word.word());
+    let _ = writeln!(out, "  promotion: {promotion}");
     match row.capabilities.values().any(Evidence::was_run) {
         true => gates(&mut out, row),
         false => out.push_str("  not_run here: every gate of every capability\n"),

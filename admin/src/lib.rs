@@ -9,6 +9,7 @@ pub mod answer;
 mod boot;
 mod breakers;
 pub mod change;
+mod compat;
 pub mod ctl;
 mod disk;
 mod down;

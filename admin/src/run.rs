@@ -137,6 +137,7 @@ async fn serve_until(
     tokio::task::spawn_local(scrape(&gateway.borrow(), options.scrape_interval));
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::compat::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;

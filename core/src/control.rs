@@ -1,6 +1,10 @@
 //! What the admin thread and the shards say to each other. Owns the messages and snapshots; must never
 //! carry a lock or a socket.
 
+mod stage;
+
+pub use stage::{RequestStage, STAGE_BUCKETS_US, StageTimes};
+
 use crate::Nanos;
 use crate::decide::exact::Miss;
 use crate::engine::Engine;
@@ -276,6 +280,8 @@ pub struct ShardReport {
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
     pub first_byte_us_sum: u64,
+    /// How long stages took, of one pass in some.
+    pub stages: Vec<(RequestStage, StageTimes)>,
     /// CPU time of loop turns, from the first event to the last: counts by power of two of microseconds
     /// (index 0: under 1 µs). Never too low; events under 50 µs count as long as they took by the wall clock.
     pub turn_us: [u64; 24],

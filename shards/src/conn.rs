@@ -111,7 +111,7 @@ pub struct Upstream {
     pub sent_before: u64,
     /// When an idle one is retired, and when a prefill leg must be further.
     pub deadline: Deadline,
-    /// When it became idle.
+    /// When it became idle; of one that is being established, when that began.
     pub idle_since: Nanos,
 }
 

@@ -13,6 +13,7 @@ use crate::pool::Pools;
 use crate::random::Random;
 use crate::services::ShardRules;
 use crate::settings::Settings;
+use crate::stages::Stages;
 use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::valve::{self, Door};
@@ -49,6 +50,7 @@ pub struct Flow<R: Ring> {
     pub(crate) orphans: VecDeque<(Nanos, Charge)>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
+    pub(crate) stages: Stages,
     meter: Meter,
     turn: Turn,
 }
@@ -117,6 +119,7 @@ impl<R: Ring> Flow<R> {
             orphans: VecDeque::new(),
             phase: DrainPhase::Serving,
             now,
+            stages: Stages::default(),
             meter: Meter::default(),
             turn: Turn::default(),
         }
@@ -459,6 +462,7 @@ impl<R: Ring> Flow<R> {
             ..ShardReport::default()
         };
         self.tally.report(&mut report);
+        report.stages = self.stages.times();
         report
     }
 

@@ -52,6 +52,7 @@ mod route;
 mod services;
 mod session;
 pub mod settings;
+mod stages;
 mod tally;
 mod timers;
 pub mod token_core;

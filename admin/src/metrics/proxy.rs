@@ -6,7 +6,7 @@ use super::text::Page;
 use crate::rest::status::count_word;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use warmpath_core::control::{Count, DrainPhase, FIRST_BYTE_BUCKETS_US, ShardReport};
+use warmpath_core::control::{Count, DrainPhase, FIRST_BYTE_BUCKETS_US, STAGE_BUCKETS_US, ShardReport};
 
 /// All of them.
 pub const FAMILIES: &[Family] = &[
@@ -92,6 +92,11 @@ pub const FAMILIES: &[Family] = &[
         "warmpath_shard_turn_seconds",
         "CPU time of the turns of the shard's loop, from first event to last (no sum is kept).",
         &Histograms(&["shard"], turns),
+    ),
+    family(
+        "warmpath_stage_seconds",
+        "Time of a request's stages on the shard, of one pass in 16; of dial and first_byte, of all.",
+        &Histograms(&["shard", "stage"], stages),
     ),
     family(
         "warmpath_shard_longest_turn_microseconds",
@@ -185,6 +190,15 @@ fn turns(facts: &Facts, page: &mut Page) {
     for report in facts.reports {
         let bounds: Vec<u64> = (0..report.turn_us.len() - 1).map(|power| 1 << power).collect();
         page.histogram(&[&report.shard], &bounds, &report.turn_us, None);
+    }
+}
+
+fn stages(facts: &Facts, page: &mut Page) {
+    for report in facts.reports {
+        for (stage, times) in &report.stages {
+            let sum = Some(times.sum / 1_000);
+            page.histogram(&[&report.shard, &stage.word()], &STAGE_BUCKETS_US, &times.buckets, sum);
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use crate::kv::endpoints;
 use crate::telemetry::Scrape;
 use std::collections::{HashMap, HashSet};
 use warmpath_core::control::{
-    AnswerCount, Count, ExactCount, ExactReport, FIRST_BYTE_BUCKETS_US, SessionCount, SourceReport,
+    AnswerCount, Count, ExactCount, ExactReport, FIRST_BYTE_BUCKETS_US, RequestStage, SessionCount,
+    SourceReport, StageTimes,
 };
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
@@ -89,6 +90,9 @@ fn report(shard: usize) -> ShardReport {
         SessionCount { service: 1, hits: 21, trie_hits: 2, others: 3 },
         SessionCount { service: 99, hits: 1, ..SessionCount::default() },
     ];
+    let mut parse = StageTimes::default();
+    [1_500, 1_500, 70_000_000_000].into_iter().for_each(|nanos| parse.note(nanos));
+    report.stages = vec![(RequestStage::Parse, parse)];
     report.turn_us[3] = 10;
     report.turn_us[23] = 1;
     report.turn_us_max = 9_000_000;
@@ -400,6 +404,12 @@ fn histograms_are_cumulative_and_in_seconds() {
     assert_eq!(value("warmpath_shard_turn_seconds_bucket", "shard=\"0\",le=\"0.000008\""), 10.0);
     assert_eq!(value("warmpath_shard_turn_seconds_bucket", "shard=\"0\",le=\"+Inf\""), 11.0);
     assert_eq!(value("warmpath_shard_turn_seconds_count", "shard=\"0\""), 11.0);
+    let parse = "shard=\"1\",stage=\"parse\"";
+    assert_eq!(value("warmpath_stage_seconds_bucket", &format!("{parse},le=\"0.000001\"")), 0.0);
+    assert_eq!(value("warmpath_stage_seconds_bucket", &format!("{parse},le=\"0.000002\"")), 2.0);
+    assert_eq!(value("warmpath_stage_seconds_bucket", &format!("{parse},le=\"60\"")), 2.0);
+    assert_eq!(value("warmpath_stage_seconds_count", parse), 3.0);
+    assert_eq!(value("warmpath_stage_seconds_sum", parse), 70.000003);
 }
 
 #[test]

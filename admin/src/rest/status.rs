@@ -1,6 +1,7 @@
 //! Handlers that show the gateway: readiness, metrics, shards, receipts.
 
 use crate::answer::Answer;
+use crate::compat;
 use crate::gateway::Gateway;
 use crate::health;
 use crate::kv::endpoints;
@@ -40,6 +41,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     let mut warnings = boot.notes.clone();
     warnings.extend(gateway.persist_fault.clone());
     warnings.extend(gateway.rules.warnings());
+    warnings.extend(compat::warnings(&gateway.table));
     warnings.extend(health::warnings(&gateway.table));
     warnings.extend(maintenance::warnings(gateway));
     warnings.extend(models::warnings(&*gateway.outside.data_plane));
