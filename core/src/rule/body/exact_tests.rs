@@ -208,7 +208,10 @@ fn every_member_reaches_the_terms() {
     );
     assert_eq!(exact.ports, KvPorts { publish: 65528, replay: 6000, bind: true });
     assert_eq!((exact.ranks, exact.rank_mode, exact.warmup), (8, RankMode::Union, 0));
-    assert_eq!((exact.version, exact.completions_only), (Some(Version::new(0, 5, 23)), true));
+    assert_eq!(
+        (exact.version, exact.profile.declared),
+        (Some(Version::new(0, 5, 23)), crate::profile::binding::ApiMode::Completions)
+    );
     assert_eq!((rule.engine, rule.explain), (Engine::Sglang, ExplainHeader::Full));
     assert_eq!(take(json!({"explain_header": "id"})).explain, ExplainHeader::Id);
     for algo in Engine::ALL
