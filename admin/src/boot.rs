@@ -5,6 +5,7 @@
 use crate::change::{Wanted, change};
 use crate::disk::Disk;
 use crate::gateway::{Boot, Gateway, Outside, upserted};
+use crate::hosts::Host;
 use crate::rules::{Origin, RuleSet};
 use crate::rules_file::RulesFile;
 use crate::run::Options;
@@ -64,7 +65,12 @@ fn found(store: &Store, has_file: bool, stamp: u64) -> Result<(Snapshot, Boot), 
 }
 
 fn stored_rules(snapshot: &Snapshot, path: &Path, outside: &Outside) -> Result<RuleSet, String> {
-    let read = upserted(&RuleSet::default(), &snapshot.rules, &outside.reading(Origin::Kept));
+    let hosts = snapshot.endpoints.iter().map(Host::read).collect::<Result<_, _>>();
+    let read = hosts.and_then(|hosts| {
+        let mut none = RuleSet::default();
+        none.hosts = hosts;
+        upserted(&none, &snapshot.rules, &outside.reading(Origin::Kept))
+    });
     read.map(|(rules, _)| rules).map_err(|refusal| {
         format!(
             "{}: {refusal}; it was written by another version: correct it there or start with that version",

@@ -48,7 +48,7 @@ async fn make(gateway: Shared, rules: RuleSet, _turn: OwnedMutexGuard<()>) -> Re
     let store = gateway.borrow().store.clone();
     gateway.borrow().check_serving()?;
     let table = gateway.borrow_mut().next_table(&rules);
-    let snapshot = Snapshot { generation: table.generation, rules: rules.bodies() };
+    let snapshot = Snapshot::of(table.generation, &rules);
     let prepared = beside(&store, move |store| store.prepare(&snapshot)).await;
     prepared.map_err(|e| gateway.borrow_mut().not_persisted(&e))?;
     let installed = install(&gateway, &table);

@@ -70,6 +70,8 @@ pub struct Gateway {
     pub boot: Boot,
     /// Why the last attempt to persist failed, if it did.
     pub persist_fault: Option<String>,
+    /// Whether metrics are served.
+    pub serves_metrics: bool,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
     /// The scrapers of its endpoints' load.
@@ -96,6 +98,7 @@ impl Gateway {
             phase: DrainPhase::Serving,
             boot: Boot::default(),
             persist_fault: None,
+            serves_metrics: true,
             probers: SharedProbers::default(),
             scrapers: SharedScrapers::default(),
             kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
@@ -156,7 +159,7 @@ impl Gateway {
     pub fn reinstall(&mut self, refused: &Table) -> Snapshot {
         let back =
             Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
-        let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
+        let snapshot = Snapshot::of(back.generation, &self.rules);
         if self.phase < DrainPhase::Closing {
             match self.put_in_force(&back) {
                 Ok(()) => self.publish(back),
@@ -175,6 +178,7 @@ impl Gateway {
     }
 
     fn publish(&mut self, table: Arc<Table>) {
+        self.probers.borrow_mut().hosts = self.rules.hosts.clone();
         self.table = table.clone();
         self.published.send_replace(table);
     }

@@ -15,6 +15,7 @@ mod down;
 mod fake;
 pub mod gateway;
 pub mod health;
+pub mod hosts;
 pub mod kv;
 pub mod metrics;
 pub mod refusal;

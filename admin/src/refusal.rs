@@ -1,11 +1,11 @@
 //! Why a change or a question is refused, typed. Owns the mapping from reason to status, machine-readable
 //! code and sentence; must never be replaced by a bare string on the way to the client.
 
+use crate::rules::Fixed;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
-use warmpath_core::engine::Engine;
 use warmpath_core::receipt::KEPT;
 use warmpath_core::rule::body::BodyFault;
 
@@ -32,17 +32,35 @@ pub enum Refusal {
     Exists,
     /// Another rule has this id.
     IdTaken(String),
-    /// A replacement names another kind of engine than the rule has.
-    EngineFixed {
+    /// A replacement changes what can't be changed while the rule exists.
+    Fixed {
+        /// What is fixed.
+        fixed: &'static Fixed,
         /// The rule's id.
         id: String,
         /// Its address.
         vip: SocketAddr,
         /// What it is.
-        was: Engine,
+        was: String,
         /// What was asked for.
-        asked: Engine,
+        asked: String,
     },
+    /// A merge patch names a member that only a replacement can change.
+    NotPatchable {
+        /// Its path.
+        member: String,
+    },
+    /// A rule has none of these endpoints, so none can be taken away.
+    NotAttached {
+        /// The rule's address.
+        vip: SocketAddr,
+        /// The endpoint.
+        endpoint: SocketAddr,
+    },
+    /// No such host is probed.
+    NoHost(String),
+    /// Metrics are switched off.
+    MetricsOff,
     /// No rule is selected by the words given.
     NoRule(String),
     /// Several rules are selected where one was meant; what to add to the request.
@@ -109,6 +127,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// A single rule body is refused.
+    pub fn body(fault: BodyFault) -> Refusal {
+        Refusal::Body { index: None, fault: Box::new(fault) }
+    }
+
     /// A file operation failed.
     pub fn disk(path: &std::path::Path, error: &std::io::Error) -> Refusal {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -130,20 +153,20 @@ impl Refusal {
         match self {
             Refusal::Body { fault, .. } => fault.status,
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
-            Refusal::Twice { .. } | Refusal::Incomplete => 400,
+            Refusal::NotPatchable { .. } | Refusal::Twice { .. } | Refusal::Incomplete => 400,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
-            Refusal::NoReceipt(_) => 404,
+            Refusal::NoReceipt(_) | Refusal::NotAttached { .. } | Refusal::NoHost(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
-            | Refusal::EngineFixed { .. }
+            | Refusal::Fixed { .. }
             | Refusal::Ambiguous(_)
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
             Refusal::TooLarge => 413,
-            Refusal::Draining | Refusal::KvSilent => 503,
+            Refusal::Draining | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
     }
@@ -156,7 +179,11 @@ impl Refusal {
             Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
-            Refusal::EngineFixed { .. } => "engine_type_fixed",
+            Refusal::Fixed { fixed, .. } => fixed.code,
+            Refusal::NotPatchable { .. } => "not_patchable",
+            Refusal::NotAttached { .. } => "no_such_endpoint",
+            Refusal::NoHost(_) => "no_such_host",
+            Refusal::MetricsOff => "metrics_off",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
@@ -191,9 +218,13 @@ impl Refusal {
                 }
                 members
             }
-            Refusal::EngineFixed { was, asked, .. } => json!({
-                "member": "serviceArguments.kvEngineType", "value": asked.name(), "allowed": was.name(),
-            }),
+            Refusal::Fixed { fixed, was, asked, .. } => {
+                json!({"member": format!("serviceArguments.{}", fixed.member), "value": asked, "allowed": was})
+            }
+            Refusal::NotPatchable { member } => json!({"member": member}),
+            Refusal::NotAttached { endpoint, .. } => {
+                json!({"member": "endpoints", "value": endpoint.to_string()})
+            }
             Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
@@ -214,6 +245,11 @@ impl Refusal {
     }
 }
 
+/// A word of a body, or that there is none.
+fn said(word: &str) -> &str {
+    if word.is_empty() { "left open" } else { word }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -228,13 +264,25 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
             Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
-            Refusal::EngineFixed { id, vip, was, asked } => write!(
+            Refusal::Fixed { fixed, id, vip, was, asked } => write!(
                 f,
-                "cant modify rule kv engine type (delete and recreate): serviceArguments.kvEngineType is {}, \
-                 the rule {id} at {vip} is for {}",
-                asked.name(),
-                was.name()
+                "cant modify rule {} (delete and recreate): serviceArguments.{} is {}, the rule {id} at {vip} is for {}",
+                fixed.phrase,
+                fixed.member,
+                said(asked),
+                said(was),
             ),
+            Refusal::NotPatchable { member } => write!(
+                f,
+                "invalid argument {member}: a merge patch can't change it; POST the whole rule to replace it"
+            ),
+            Refusal::NotAttached { vip, endpoint } => {
+                write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
+            }
+            Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
+            Refusal::MetricsOff => {
+                write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
+            }
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {

@@ -3,7 +3,10 @@
 
 pub mod explain;
 pub mod gate;
+pub mod hosts;
 pub mod kv;
 pub mod load_balancer;
 pub mod models;
+pub mod params;
+pub mod patch;
 pub mod status;

@@ -1,6 +1,13 @@
 //! The rules that the operator wants: bodies as given, each with its validated form. Owns identity, upsert
 //! and selection; pure. Must never hold a body that validation would refuse, nor two rules of one key.
 
+mod attach;
+mod fixed;
+
+pub use attach::address_of;
+pub use fixed::Fixed;
+
+use crate::hosts::Host;
 use crate::refusal::Refusal;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
@@ -64,6 +71,8 @@ impl Reading<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     entries: Vec<Arc<Entry>>,
+    /// Hosts that are probed whichever rules name them.
+    pub hosts: Vec<Host>,
 }
 
 /// What an upsert did.
@@ -89,18 +98,26 @@ pub struct Selection<'a> {
 }
 
 impl RuleSet {
-    /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
-    /// a fresh one. The kind of the engines stays. Endpoints that stay keep their order, so that an index keeps
-    /// its meaning as long as none before it goes.
+    /// Creates or replaces by key, or as `oper` says adds endpoints to the rule of that key or takes some away. A body
+    /// without `id` keeps the id of the rule it replaces, or takes a fresh one. What is fixed stays. Endpoints that stay
+    /// keep their order, so that an index keeps its meaning as long as none before it goes.
     pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
-        let Restored { mut rule, without_exact } =
-            reading.read(given).map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
-        let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
+        match attach::oper(given) {
+            attach::ATTACH => self.attach(given, reading),
+            attach::DETACH => self.detach(given, reading),
+            _ => self.replace(given, reading),
+        }
+    }
+
+    fn replace(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+        let given = &self.kept_thresholds(given);
+        let Restored { mut rule, without_exact } = reading.read(given).map_err(Refusal::body)?;
+        let place = self.place(&rule.key);
         if let Ok(at) = place {
-            check_engine(&rule, &self.entries[at].rule)?;
             if given_id(given).is_none() {
                 rule.id = self.entries[at].rule.id.clone();
             }
+            fixed::check(&rule, given, &self.entries[at])?;
         }
         self.check_id(&rule)?;
         let key = rule.key.clone();
@@ -117,6 +134,26 @@ impl RuleSet {
             }
         };
         Ok(Upserted { key, changed })
+    }
+
+    /// Where the rule of this key is, or would be.
+    fn place(&self, key: &RuleKey) -> Result<usize, usize> {
+        self.entries.binary_search_by(|e| e.rule.key.cmp(key))
+    }
+
+    /// `given`, with the thresholds of the rule it replaces where it says 0.
+    fn kept_thresholds(&self, given: &Value) -> Value {
+        let mut given = given.clone();
+        let before = body::outline(&given).ok().and_then(|(key, _)| self.place(&key).ok());
+        if let (Some(at), Some(Value::Object(service))) = (before, given.get_mut("serviceArguments")) {
+            for name in ["pd_cache_threshold", "pd_balance_abs_threshold"] {
+                let kept = &self.entries[at].body["serviceArguments"][name];
+                if service.get(name) == Some(&Value::from(0)) && !kept.is_null() {
+                    service.insert(name.into(), kept.clone());
+                }
+            }
+        }
+        given
     }
 
     /// Takes away the rule at `index`.
@@ -230,21 +267,9 @@ fn with_id(given: &Value, id: &str) -> Value {
     let mut body = given.clone();
     if let Some(Value::Object(arguments)) = body.get_mut("serviceArguments") {
         arguments.insert("id".into(), id.into());
+        arguments.shift_remove("oper");
     }
     body
-}
-
-/// Blocks of one kind of engine mean nothing to another, so what a rule learned can't be carried over.
-fn check_engine(rule: &Rule, before: &Rule) -> Result<(), Refusal> {
-    match rule.engine == before.engine {
-        true => Ok(()),
-        false => Err(Refusal::EngineFixed {
-            id: before.id.clone(),
-            vip: before.key.vip,
-            was: before.engine,
-            asked: rule.engine,
-        }),
-    }
 }
 
 /// A UUID version 4 (RFC 9562 section 5.4).

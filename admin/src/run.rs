@@ -218,3 +218,6 @@ fn listen_for_signals(tell: &Sender<()>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod rest_tests;

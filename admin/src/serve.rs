@@ -121,6 +121,7 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
     let call = Call { params, query, body: whole_body(request.into_body()).await? };
     match route.handler {
         Handler::Own(handler) => handler(&gateway.borrow(), &call),
+        Handler::Switch(handler) => handler(&mut gateway.borrow_mut(), &call),
         Handler::Change(handler) => change(&gateway, |gateway| handler(gateway, &call)).await,
         Handler::Reports(handler) => {
             let reports = reports(&gateway).await;

@@ -8,6 +8,7 @@
 //! file to take away. A change is acknowledged after `commit`, never before.
 
 use crate::disk::Disk;
+use crate::rules::RuleSet;
 use serde_json::{Value, json};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -25,6 +26,16 @@ pub struct Snapshot {
     pub generation: u64,
     /// Rule bodies.
     pub rules: Vec<Value>,
+    /// Bodies of hosts that are probed whichever rules name them.
+    pub endpoints: Vec<Value>,
+}
+
+impl Snapshot {
+    /// What is to be kept of `rules`.
+    pub fn of(generation: u64, rules: &RuleSet) -> Snapshot {
+        let endpoints = rules.hosts.iter().map(|host| host.body.clone()).collect();
+        Snapshot { generation, rules: rules.bodies(), endpoints }
+    }
 }
 
 /// What was found at boot.
@@ -164,6 +175,7 @@ fn encode(snapshot: &Snapshot) -> Vec<u8> {
         "schema": SCHEMA,
         "generation": snapshot.generation,
         "rules": snapshot.rules,
+        "endpoints": snapshot.endpoints,
     });
     let mut text = format!("{document:#}").into_bytes();
     text.push(b'\n');
@@ -186,7 +198,8 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Snapshot, Unreadable> {
     else {
         return Err(damaged(&"generation or rules is missing"));
     };
-    Ok(Snapshot { generation, rules: rules.clone() })
+    let endpoints = document["endpoints"].as_array().cloned().unwrap_or_default();
+    Ok(Snapshot { generation, rules: rules.clone(), endpoints })
 }
 
 #[cfg(test)]

@@ -2,9 +2,13 @@
 
 use crate::answer::Answer;
 use crate::gateway::Gateway;
-use crate::routes::{Answered, Call};
+use crate::routes::{Answered, Call, Route};
 use serde_json::{Value, json};
 use warmpath_core::control::{DataPlane, ModelReport, ModelState, RefusedProfile};
+
+/// Rows of models.
+pub const ROUTES: &[Route] =
+    &[Route::own("/netlox/v1/config/ai/models", list, "models whose text can be tokenized")];
 
 /// Every model that a rule names or a request asked for, and the profiles that are not taken.
 pub fn list(gateway: &Gateway, _: &Call) -> Answered {

@@ -5,12 +5,24 @@ use crate::gateway::Gateway;
 use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
+use crate::refusal::Refusal;
 use crate::rest::models;
-use crate::routes::{Answered, Call};
+use crate::routes::{Answered, Call, Handler, Query, Route};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
 use warmpath_core::control::{Count, DrainPhase, KvReport, ShardReport};
 use warmpath_core::receipt::{Outcome, PairReceipt, Receipt};
+
+/// Rows of the gateway's state.
+pub const ROUTES: &[Route] = &[
+    Route::reports("/netlox/v1/status/ready", ready, "200 if requests are welcome, else 503 with reasons"),
+    Route::new("GET", "/netlox/v1/metrics", Handler::AllReports(metrics), "Prometheus text"),
+    Route::reports("/netlox/v1/shards", shards, "what each shard knows of itself"),
+    Route::reports("/netlox/v1/receipts", receipts, "recent requests").query(&[
+        Query::may("last", "how many, the newest; 50 unless said"),
+        Query::may("since", "the cursor of an earlier answer: only those after it"),
+    ]),
+];
 
 /// 200 while new requests are welcome, else 503; the same body for both. `warnings` are things to look at
 /// that don't stop service.
@@ -47,6 +59,9 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
 
 /// Prometheus text.
 pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<&KvReport>) -> Answered {
+    if !gateway.serves_metrics {
+        return Err(Refusal::MetricsOff);
+    }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let facts = Facts {
         table: &gateway.table,

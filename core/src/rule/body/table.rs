@@ -105,7 +105,13 @@ pub(super) const SERVICE: &[Member] = &[
     never("snat", Flag, NO, "source NAT"),
     never("egress", Flag, NO, "egress rule"),
     never("proxyprotocolv2", Flag, NO, "PROXY v2 preface on upstream connections"),
-    never("oper", Int(0, 2), ZERO, "attach or detach endpoints"),
+    here(
+        "oper",
+        Int(0, 2),
+        ZERO,
+        "what a POST does: 0 creates or replaces the rule; 1 adds these endpoints to it; 2 takes them away, and the \
+         rule with its last one. With 1 and 2 nothing else of the body counts but what tells which rule is meant",
+    ),
     never("block", U32, ZERO, "rule block"),
     some(
         "probetype",
