@@ -4,6 +4,7 @@
 //! the engine.
 
 mod answers;
+pub mod attest;
 mod cbor;
 mod chain;
 mod contract;
@@ -176,6 +177,11 @@ impl Engine {
     /// Where it tells its load; `None` if nowhere.
     pub fn telemetry(self) -> Option<&'static telemetry::Telemetry> {
         self.answers().telemetry.as_ref()
+    }
+
+    /// What it is asked before a rule with a model profile routes by its blocks; `None`: nothing could prove them.
+    pub fn questions(self) -> Option<&'static attest::Questions> {
+        self.answers().questions.as_ref()
     }
 
     /// The folder of its probe fixtures within `kvprofiles/probefixtures/ID`; empty: that itself.

@@ -4,6 +4,7 @@
 //! Must never: start a thread, open a socket, read a clock or draw a random number of its own. Time is
 //! [`Nanos`] by argument. Atomics live in [`shared`] alone.
 
+pub mod attest;
 pub mod block;
 pub mod breaker;
 pub mod catalog;

@@ -1,6 +1,7 @@
 //! The questions that each engine's file answers. Owns the list and what silence means: an engine that has no
 //! such thing; must never hold an answer of an engine.
 
+use super::attest::Questions;
 use super::contract::{ContractFault, Recipe, Terms};
 use super::launch::LaunchFlags;
 use super::pairing::Pairing;
@@ -39,6 +40,8 @@ pub(super) struct Answers {
     pub pairing: Option<Pairing>,
     /// Where it tells its load.
     pub telemetry: Option<Telemetry>,
+    /// What it is asked before a rule with a model profile routes by its blocks.
+    pub questions: Option<Questions>,
     /// The folder of its probe fixtures within a profile's; empty: that itself.
     pub probe_folder: &'static str,
     /// The arguments that decide what its caches look like.
@@ -79,6 +82,7 @@ impl Answers {
         },
         pairing: None,
         telemetry: None,
+        questions: None,
         probe_folder: "",
         flags: LaunchFlags::NONE,
         family: |_| 0,

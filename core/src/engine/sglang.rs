@@ -1,6 +1,7 @@
 //! SGLang's page hashes, 0.5.18 to 0.5.23: SHA-256 over the parent's digest and the tokens as little-endian
 //! words, without a seed. Owns salts, namespaces and the form of wide ids, by version.
 
+mod attest;
 mod pairing;
 
 use super::answers::Answers;
@@ -41,6 +42,7 @@ pub(super) const ANSWERS: Answers = Answers {
     },
     pairing: Some(pairing::PAIRING),
     telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    questions: Some(attest::QUESTIONS),
     probe_folder: "sglang",
     flags: LaunchFlags {
         block_size: Some("--page-size"),

@@ -4,7 +4,7 @@
 
 mod prometheus;
 
-use prometheus::samples;
+pub(super) use prometheus::samples;
 use serde::Deserialize;
 
 /// A moment of one engine, all ranks together.

@@ -2,6 +2,7 @@
 //! engine's own names, which events carry, are only translated. Owns both, and the engine's hashes as facts to
 //! check a stream by: `v1_block_key` and `v2_sha256` as on the public main branch in 2026.
 
+mod attest;
 mod pairing;
 
 use super::answers::Answers;
@@ -28,6 +29,7 @@ pub(super) const ANSWERS: Answers = Answers {
     // Iteration statistics, with `enable_iter_perf_stats`: JSON, no Prometheus text. Each is handed out once, so that a
     // second reader of the page sees the others.
     telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations }),
+    questions: Some(attest::QUESTIONS),
     probe_folder: "trtllm",
     // Tokens of a block are an option of `kv_cache_config`, in a file.
     flags: LaunchFlags { max_len: Some("--max-seq-len"), ..LaunchFlags::NONE },

@@ -1,6 +1,7 @@
 //! vLLM's block hashes, 0.23 to 0.33: a block is `hash((parent, tokens, extra))` over CBOR or pickle, from a
 //! root that is the hash of the seed. Owns which version hashes what.
 
+mod attest;
 mod pairing;
 
 use super::answers::Answers;
@@ -50,6 +51,7 @@ pub(super) const ANSWERS: Answers = Answers {
     },
     pairing: Some(pairing::PAIRING),
     telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    questions: Some(attest::QUESTIONS),
     flags: LaunchFlags {
         block_size: Some("--block-size"),
         ranks: Some("--data-parallel-size"),
