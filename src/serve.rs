@@ -34,9 +34,12 @@ pub struct ServeArgs {
     /// Where accepted rules are kept
     #[arg(long, value_name = "DIR", default_value = "warmpath-state")]
     state_dir: PathBuf,
-    /// Where REST is served; loopback only
+    /// Where REST is served; other addresses than loopback need --admin-tokens
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11111")]
     admin: SocketAddr,
+    /// File of hashed tokens, of which REST over TCP asks for one; `warmpath ctl token NAME` makes them
+    #[arg(long, value_name = "FILE")]
+    admin_tokens: Option<PathBuf>,
     /// The unix socket of `warmpath ctl` [default: DIR/ctl.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -123,6 +126,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     };
     let options = Options {
         admin: args.admin,
+        admin_tokens: args.admin_tokens.clone(),
         socket: args.socket.clone().unwrap_or_else(|| args.state_dir.join("ctl.sock")),
         state_dir: args.state_dir.clone(),
         rules_file: args.rules.clone(),

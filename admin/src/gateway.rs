@@ -42,7 +42,8 @@ impl Outside {
     /// How bodies of this origin are read.
     pub fn reading(&self, origin: Origin) -> Reading<'_> {
         let registry = self.data_plane.registry();
-        Reading { environment: &self.environment, random: self.random, origin, registry }
+        let at = (self.wall)().as_secs();
+        Reading { environment: &self.environment, random: self.random, origin, registry, at }
     }
 }
 
@@ -51,6 +52,8 @@ impl Outside {
 pub struct Boot {
     /// A snapshot was read.
     pub snapshot_found: bool,
+    /// The generation of that snapshot.
+    pub generation: u64,
     /// What was wrong and what was done about it, for people.
     pub notes: Vec<String>,
     /// Where a damaged snapshot was put.
@@ -71,6 +74,8 @@ pub struct Gateway {
     pub boot: Boot,
     /// Why the last attempt to persist failed, if it did.
     pub persist_fault: Option<String>,
+    /// When rules were restored last, and to which generation.
+    pub last_restore: Option<(Duration, u64)>,
     /// Whether metrics are served.
     pub serves_metrics: bool,
     /// The probers of its endpoints.
@@ -99,6 +104,7 @@ impl Gateway {
             phase: DrainPhase::Serving,
             boot: Boot::default(),
             persist_fault: None,
+            last_restore: None,
             serves_metrics: true,
             probers: SharedProbers::default(),
             scrapers: SharedScrapers::default(),
@@ -111,8 +117,13 @@ impl Gateway {
 
     /// The rules with one created or replaced.
     pub fn with(&self, body: &Value) -> Result<RuleSet, Refusal> {
+        self.with_text(body, &body.to_string())
+    }
+
+    /// The same with a body that was given as `text`.
+    pub fn with_text(&self, body: &Value, text: &str) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert(body, &self.outside.reading(Origin::Asked))?.changed {
+        match rules.upsert_text(body, text, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }

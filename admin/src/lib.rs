@@ -4,6 +4,7 @@
 //! Must never: touch a request of a client, or know a shard or the event core other than by
 //! [`warmpath_core::control`].
 
+mod access;
 pub mod answer;
 mod boot;
 mod breakers;

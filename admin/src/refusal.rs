@@ -128,10 +128,21 @@ pub enum Refusal {
         /// Methods of this path, as `Allow` lists them.
         allowed: String,
     },
+    /// A request without a token that is let in.
+    NoToken,
     /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
     Foreign(&'static str),
-    /// The request's body is over [`crate::serve::BODY_MAX`].
-    TooLarge,
+    /// The request's body is over so many bytes.
+    TooLarge(usize),
+    /// A document is no snapshot that can be restored.
+    NoSnapshot(String),
+    /// The history of a rule has no change of this number.
+    NoChange {
+        /// The rule's id.
+        id: String,
+        /// The number.
+        number: u64,
+    },
     /// The request's body did not come whole in time.
     Incomplete,
 }
@@ -165,11 +176,16 @@ impl Refusal {
             Refusal::Body { fault, .. } => fault.status,
             Refusal::Profile { fault, .. } => fault.status(),
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
-            Refusal::NotPatchable { .. } | Refusal::Twice { .. } | Refusal::Incomplete => 400,
+            Refusal::NoSnapshot(_)
+            | Refusal::NotPatchable { .. }
+            | Refusal::Twice { .. }
+            | Refusal::Incomplete => 400,
+            Refusal::NoToken => 401,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
-            Refusal::NoReceipt(_)
+            Refusal::NoChange { .. }
+            | Refusal::NoReceipt(_)
             | Refusal::NotAttached { .. }
             | Refusal::NoHost(_)
             | Refusal::NoProfile(_) => 404,
@@ -180,7 +196,7 @@ impl Refusal {
             | Refusal::Ambiguous(_)
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
-            Refusal::TooLarge => 413,
+            Refusal::TooLarge(_) => 413,
             Refusal::Draining | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
@@ -201,6 +217,8 @@ impl Refusal {
             Refusal::NoHost(_) => "no_such_host",
             Refusal::NoProfile(_) => "no_such_profile",
             Refusal::MetricsOff => "metrics_off",
+            Refusal::NoSnapshot(_) => "no_snapshot",
+            Refusal::NoChange { .. } => "no_such_change",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
@@ -217,8 +235,9 @@ impl Refusal {
             Refusal::Draining => "gateway_draining",
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
+            Refusal::NoToken => "invalid_token",
             Refusal::Foreign(_) => "foreign_request",
-            Refusal::TooLarge => "body_too_large",
+            Refusal::TooLarge(_) => "body_too_large",
             Refusal::Incomplete => "body_incomplete",
         }
     }
@@ -243,6 +262,7 @@ impl Refusal {
                 json!({"member": fault.member(), "rule": index})
             }
             Refusal::NotPatchable { member } => json!({"member": member}),
+            Refusal::NoChange { number, .. } => json!({"member": "number", "value": number}),
             Refusal::NotAttached { endpoint, .. } => {
                 json!({"member": "endpoints", "value": endpoint.to_string()})
             }
@@ -307,6 +327,12 @@ impl fmt::Display for Refusal {
                 "no such profile: {id:?} is not published; GET /netlox/v1/config/ai/model-profiles lists those that are"
             ),
             Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
+            Refusal::NoSnapshot(cause) => {
+                write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")
+            }
+            Refusal::NoChange { id, number } => {
+                write!(f, "no such change: the history of the rule {id} has none of the number {number}")
+            }
             Refusal::MetricsOff => {
                 write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
             }
@@ -352,8 +378,11 @@ impl fmt::Display for Refusal {
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
             Refusal::Foreign(cause) => write!(f, "{cause}"),
-            Refusal::TooLarge => write!(f, "the request body is over 1 MiB"),
+            Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
         }
     }

@@ -6,7 +6,7 @@ use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
 use crate::refusal::Refusal;
-use crate::rest::models;
+use crate::rest::{forms, models};
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
@@ -15,8 +15,9 @@ use warmpath_core::receipt::{Outcome, PairReceipt, Receipt};
 
 /// Rows of the gateway's state.
 pub const ROUTES: &[Route] = &[
-    Route::reports("/netlox/v1/status/ready", ready, "200 if requests are welcome, else 503 with reasons"),
-    Route::new("GET", "/netlox/v1/metrics", Handler::AllReports(metrics), "Prometheus text"),
+    Route::reports("/netlox/v1/status/ready", ready, "200 if requests are welcome, else 503 with reasons")
+        .gives(&forms::READY),
+    Route::new("GET", "/netlox/v1/metrics", Handler::AllReports(metrics), "Prometheus text").gives_text(),
     Route::reports("/netlox/v1/shards", shards, "what each shard knows of itself"),
     Route::reports("/netlox/v1/receipts", receipts, "recent requests").query(&[
         Query::may("last", "how many, the newest; 50 unless said"),
@@ -48,11 +49,21 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
         "generation": gateway.table.generation,
         "rules": gateway.rules.entries().len(),
         "boot": {
+            "profile": "strict",
             "snapshot_found": boot.snapshot_found,
+            "succeeded": true,
+            "generation": boot.generation,
             "quarantine_path": boot.quarantine_path,
+            "legacy_fallback": false,
             "degraded": boot.quarantine_path.is_some(),
         },
+        "external_dependencies": [],
+        "ebpf_attachments": [],
+        "auto_persist": true,
         "last_persist": {"succeeded": gateway.persist_fault.is_none(), "error": gateway.persist_fault},
+        "last_restore": gateway.last_restore.map(|(at, generation)| {
+            json!({"succeeded": true, "at": at.as_secs(), "generation": generation})
+        }),
     });
     Ok(Answer::json(if ready { 200 } else { 503 }, &body))
 }
@@ -108,7 +119,8 @@ pub fn receipts(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answ
     Ok(Answer::json(200, &json!({"receipts": shown, "cursor": cursor})))
 }
 
-fn shard(report: &ShardReport) -> Value {
+/// A shard without its receipts.
+pub fn shard(report: &ShardReport) -> Value {
     let counts: serde_json::Map<_, _> =
         report.counts.iter().map(|(c, n)| (count_word(*c).to_string(), json!(n))).collect();
     json!({

@@ -22,7 +22,7 @@ impl RuleSet {
     /// Adds the endpoints of `given` to its rule; those it has already are described anew. Creates it if there is none.
     pub(super) fn attach(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
         let (key, addresses) = body::outline(given).map_err(Refusal::body)?;
-        let Ok(at) = self.place(&key) else { return self.replace(given, reading) };
+        let Ok(at) = self.place(&key) else { return self.replace(given, &given.to_string(), reading) };
         let mut next = self.entries[at].body.clone();
         let given = given["endpoints"].as_array().into_iter().flatten();
         for (endpoint, address) in given.zip(addresses) {
@@ -32,7 +32,7 @@ impl RuleSet {
                 None => list.push(endpoint.clone()),
             }
         }
-        self.replace(&next, reading)
+        self.replace(&next, &next.to_string(), reading)
     }
 
     /// Takes the endpoints of `given` from its rule.
@@ -49,7 +49,7 @@ impl RuleSet {
             self.remove(at);
             return Ok(Upserted { key, changed: true });
         }
-        self.replace(&next, reading)
+        self.replace(&next, &next.to_string(), reading)
     }
 }
 

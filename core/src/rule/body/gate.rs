@@ -139,7 +139,7 @@ mod tests {
         let left_out = json!({"fc_mode": "enforce", "fc_max_queue_depth": 3});
         assert_eq!(rule(left_out, GateEnvironment::default()).unwrap().gate.wait.value, 5 * SECOND);
         let null = rule(json!({"fc_max_outstanding": null}), GateEnvironment::default()).unwrap_err();
-        assert_eq!(null.status, 422);
+        assert_eq!((null.status, null.code), (400, "null_member"));
     }
 
     #[test]
