@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod events;
 mod keys;
+mod models;
 mod plane;
 mod serve;
 mod sizes;
@@ -26,6 +27,7 @@ Examples:
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
   warmpath catalog                             what was shown of which engine, and by which record
+  warmpath models list                         which models are known to work with which engine
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -52,6 +54,8 @@ enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Tell what was shown of which engine, version and model, and by which record
     Catalog(catalog::CatalogArgs),
+    /// Prepare the hosts of a model: its profile, weights, probes and engines
+    Models(models::ModelsArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Events(args) => events::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Catalog(args) => catalog::run(&args),
+        Verb::Models(args) => models::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

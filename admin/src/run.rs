@@ -227,11 +227,11 @@ fn listen_for_signals(tell: &Sender<()>) -> Result<(), String> {
 mod tests;
 
 #[cfg(test)]
-mod profile_tests;
-
 mod access_tests;
 #[cfg(test)]
 mod matrix_tests;
+#[cfg(test)]
+mod profile_tests;
 #[cfg(test)]
 mod rest_tests;
 #[cfg(test)]

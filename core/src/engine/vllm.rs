@@ -2,6 +2,7 @@
 //! root that is the hash of the seed. Owns which version hashes what.
 
 mod attest;
+mod launch;
 mod pairing;
 
 use super::answers::Answers;
@@ -52,6 +53,7 @@ pub(super) const ANSWERS: Answers = Answers {
     pairing: Some(pairing::PAIRING),
     telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
     questions: Some(attest::QUESTIONS),
+    launch: Some(launch::line),
     flags: LaunchFlags {
         block_size: Some("--block-size"),
         ranks: Some("--data-parallel-size"),
