@@ -42,8 +42,9 @@ pub struct Outside {
 impl Outside {
     /// How bodies of this origin are read.
     pub fn reading(&self, origin: Origin) -> Reading<'_> {
+        let registry = self.data_plane.registry();
         let at = (self.wall)().as_secs();
-        Reading { environment: &self.environment, random: self.random, origin, at }
+        Reading { environment: &self.environment, random: self.random, origin, registry, at }
     }
 }
 
@@ -244,6 +245,7 @@ pub fn upserted_texts(
     for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
         let done = next.upsert(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
+            Refusal::Profile { fault, .. } => Refusal::Profile { index: Some(index), fault },
             other => other,
         })?;
         if let Some(first) = seen.insert(done.key, index) {
