@@ -5,6 +5,7 @@
 //! [`warmpath_core::control`].
 
 pub mod answer;
+pub mod attest;
 mod boot;
 mod breakers;
 pub mod change;

@@ -4,6 +4,7 @@
 //! The `loxilb_*` families are those of the loxilb AI gateway, so that its dashboards keep working; the
 //! `warmpath_*` families are this gateway's own.
 
+mod attest;
 mod exact;
 mod gate;
 mod kv;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use text::Page;
 use warmpath_core::Nanos;
+use warmpath_core::attest::{Reason, Status};
 use warmpath_core::control::{Count, DrainPhase, FIRST_BYTE_BUCKETS_US, KvReport, ShardReport};
 use warmpath_core::shared::EndpointState;
 use warmpath_core::table::Table;
@@ -43,8 +45,21 @@ pub struct Facts<'a> {
     pub kv: Option<&'a KvReport>,
     /// Endpoints of rules with exact routing, each with its part of that.
     pub kv_endpoints: &'a [KvEndpoint<'a>],
+    /// What is proven of rules with a model profile.
+    pub attest: &'a AttestFacts,
     /// What questions to engines for their load came to.
     pub scrapes: [(Scrape, u64); Scrape::ALL.len()],
+}
+
+/// What is proven of rules with a model profile, as metrics show it.
+#[derive(Clone, Debug, Default)]
+pub struct AttestFacts {
+    /// By the rule's id.
+    pub rules: Vec<(String, Status)>,
+    /// How often challenges came to what.
+    pub echoes: Vec<(&'static str, u64)>,
+    /// How often an answer spoke against an engine, by reason.
+    pub failures: Vec<(Reason, u64)>,
 }
 
 /// One family.
@@ -67,7 +82,7 @@ const fn family(
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
     let own = FAMILIES.iter().chain(gate::FAMILIES).chain(session::FAMILIES).chain(load::FAMILIES);
-    own.chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
+    own.chain(attest::FAMILIES).chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN)
 }
 
 /// Those of rules, endpoints and shards.

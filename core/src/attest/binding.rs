@@ -74,6 +74,34 @@ impl Binding {
         }
     }
 
+    /// The same over other endpoints: those of `kept` that have to prove the same as before keep what is proven.
+    #[must_use]
+    pub fn over(
+        &self,
+        endpoints: impl IntoIterator<Item = (SocketAddr, Arc<Terms>)>,
+        kept: impl Fn(SocketAddr) -> bool,
+    ) -> Binding {
+        let mut next = Binding::new(self.generation, self.cadence, self.standing.clone(), endpoints);
+        for member in &mut next.members {
+            let same =
+                |own: &&Member| own.address == member.address && own.ladder.terms() == member.ladder.terms();
+            if let Some(own) = self.members.iter().find(same).filter(|own| kept(own.address)) {
+                *member = own.clone();
+            }
+        }
+        Binding { fault: self.fault, was_ready: self.was_ready, is_renewed: self.is_renewed, ..next }
+    }
+
+    /// What its endpoints have to prove, in their order.
+    pub fn terms(&self) -> impl Iterator<Item = (SocketAddr, &Arc<Terms>)> {
+        self.members.iter().map(|member| (member.address, member.ladder.terms()))
+    }
+
+    /// The place of an endpoint.
+    pub fn place(&self, address: SocketAddr) -> Option<usize> {
+        self.members.iter().position(|member| member.address == address)
+    }
+
     /// Its generation.
     pub fn generation(&self) -> u32 {
         self.generation

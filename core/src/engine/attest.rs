@@ -25,6 +25,8 @@ pub struct Questions {
     pub pages: &'static [Page],
     /// Where to `POST` a fixture for its tokens; `None`: nowhere.
     pub tokenize: Option<&'static str>,
+    /// Whether it tells its block hash in the words of a rule.
+    pub tells_hash: bool,
     pub(super) lacks: fn(&Told) -> Option<Reason>,
 }
 

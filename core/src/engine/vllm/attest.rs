@@ -16,6 +16,7 @@ pub(super) const QUESTIONS: Questions = Questions {
         Page { path: "/server_info?config_format=json", is_vital: false, read: read_info },
     ],
     tokenize: Some("/tokenize"),
+    tells_hash: true,
     lacks,
 };
 
