@@ -29,7 +29,9 @@ pub async fn boot(options: &Options, outside: Outside, disk: Box<dyn Disk>) -> R
         None => (rules, 0),
     };
     let gateway = Rc::new(RefCell::new(gateway));
-    let done = match changed > 0 || damaged {
+    // A number that was given anew must not be given again by the next process.
+    let numbered = rules.bindings() != snapshot.bindings;
+    let done = match changed > 0 || damaged || numbered {
         true => change(&gateway, |_| Ok(Wanted::rules(rules))).await.map(drop),
         false => gateway.borrow_mut().install(rules),
     };
@@ -67,7 +69,7 @@ fn found(store: &Store, has_file: bool, stamp: u64) -> Result<(Snapshot, Boot), 
 fn stored_rules(snapshot: &Snapshot, path: &Path, outside: &Outside) -> Result<RuleSet, String> {
     let hosts = snapshot.endpoints.iter().map(Host::read).collect::<Result<_, _>>();
     let read = hosts.and_then(|hosts| {
-        let mut none = RuleSet::default();
+        let mut none = RuleSet::numbered(snapshot.bindings.clone());
         none.hosts = hosts;
         upserted(&none, &snapshot.rules, &outside.reading(Origin::Kept))
     });

@@ -42,7 +42,8 @@ pub struct Outside {
 impl Outside {
     /// How bodies of this origin are read.
     pub fn reading(&self, origin: Origin) -> Reading<'_> {
-        Reading { environment: &self.environment, random: self.random, origin }
+        let registry = self.data_plane.registry();
+        Reading { environment: &self.environment, random: self.random, origin, registry }
     }
 }
 
@@ -214,6 +215,7 @@ pub fn upserted(
     for (index, body) in bodies.iter().enumerate() {
         let done = next.upsert(body, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
+            Refusal::Profile { fault, .. } => Refusal::Profile { index: Some(index), fault },
             other => other,
         })?;
         if let Some(first) = seen.insert(done.key, index) {

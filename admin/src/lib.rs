@@ -19,6 +19,7 @@ pub mod health;
 pub mod hosts;
 pub mod kv;
 pub mod metrics;
+pub mod profiles;
 pub mod refusal;
 pub mod rest;
 pub mod routes;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
+use warmpath_core::profile::admission::AdmissionFault;
 use warmpath_core::receipt::KEPT;
 use warmpath_core::rule::body::BodyFault;
 
@@ -20,6 +21,13 @@ pub enum Refusal {
         index: Option<usize>,
         /// What is wrong.
         fault: Box<BodyFault>,
+    },
+    /// A rule can't be bound to the profile that it names. `index` as in `Body`.
+    Profile {
+        /// Position in the list, `None` for a single body.
+        index: Option<usize>,
+        /// Why.
+        fault: Box<AdmissionFault>,
     },
     /// Two bodies of a list describe the same rule; positions from 0.
     Twice {
@@ -59,6 +67,8 @@ pub enum Refusal {
     },
     /// No such host is probed.
     NoHost(String),
+    /// No profile of this id is published.
+    NoProfile(String),
     /// Metrics are switched off.
     MetricsOff,
     /// No rule is selected by the words given.
@@ -143,6 +153,7 @@ impl Refusal {
     pub fn place(&self) -> Option<(usize, &str)> {
         match self {
             Refusal::Body { index: Some(index), fault } => Some((*index, &fault.member)),
+            Refusal::Profile { index: Some(index), fault } => Some((*index, fault.member())),
             Refusal::Twice { index, .. } => Some((*index, "serviceArguments")),
             _ => None,
         }
@@ -152,12 +163,16 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Body { fault, .. } => fault.status,
+            Refusal::Profile { fault, .. } => fault.status(),
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
             Refusal::NotPatchable { .. } | Refusal::Twice { .. } | Refusal::Incomplete => 400,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
-            Refusal::NoReceipt(_) | Refusal::NotAttached { .. } | Refusal::NoHost(_) => 404,
+            Refusal::NoReceipt(_)
+            | Refusal::NotAttached { .. }
+            | Refusal::NoHost(_)
+            | Refusal::NoProfile(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
@@ -176,6 +191,7 @@ impl Refusal {
         match self {
             Refusal::NotJson(_) => "invalid_json",
             Refusal::Body { fault, .. } => fault.code,
+            Refusal::Profile { fault, .. } => fault.code(),
             Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
@@ -183,6 +199,7 @@ impl Refusal {
             Refusal::NotPatchable { .. } => "not_patchable",
             Refusal::NotAttached { .. } => "no_such_endpoint",
             Refusal::NoHost(_) => "no_such_host",
+            Refusal::NoProfile(_) => "no_such_profile",
             Refusal::MetricsOff => "metrics_off",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
@@ -221,6 +238,10 @@ impl Refusal {
             Refusal::Fixed { fixed, was, asked, .. } => {
                 json!({"member": format!("serviceArguments.{}", fixed.member), "value": asked, "allowed": was})
             }
+            Refusal::Profile { index: None, fault } => json!({"member": fault.member()}),
+            Refusal::Profile { index: Some(index), fault } => {
+                json!({"member": fault.member(), "rule": index})
+            }
             Refusal::NotPatchable { member } => json!({"member": member}),
             Refusal::NotAttached { endpoint, .. } => {
                 json!({"member": "endpoints", "value": endpoint.to_string()})
@@ -256,6 +277,8 @@ impl fmt::Display for Refusal {
             Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
             Refusal::Body { index: None, fault } => write!(f, "{fault}"),
             Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
             Refusal::Twice { first, index } => write!(
                 f,
                 "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
@@ -279,6 +302,10 @@ impl fmt::Display for Refusal {
             Refusal::NotAttached { vip, endpoint } => {
                 write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
             }
+            Refusal::NoProfile(id) => write!(
+                f,
+                "no such profile: {id:?} is not published; GET /netlox/v1/config/ai/model-profiles lists those that are"
+            ),
             Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
             Refusal::MetricsOff => {
                 write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")

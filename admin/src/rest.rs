@@ -9,4 +9,5 @@ pub mod load_balancer;
 pub mod models;
 pub mod params;
 pub mod patch;
+pub mod profiles;
 pub mod status;

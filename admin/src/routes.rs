@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{explain, hosts, kv, load_balancer, models, params, status};
+use crate::rest::{explain, hosts, kv, load_balancer, models, params, profiles, status};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
@@ -147,6 +147,7 @@ const PARTS: &[&[Route]] = &[
     load_balancer::ROUTES,
     models::ROUTES,
     params::ROUTES,
+    profiles::ROUTES,
     status::ROUTES,
 ];
 

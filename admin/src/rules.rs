@@ -2,9 +2,11 @@
 //! and selection; pure. Must never hold a body that validation would refuse, nor two rules of one key.
 
 mod attach;
+mod bindings;
 mod fixed;
 
 pub use attach::address_of;
+pub use bindings::Bindings;
 pub use fixed::Fixed;
 
 use crate::hosts::Host;
@@ -13,11 +15,12 @@ use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use warmpath_core::environment::Environment;
+use warmpath_core::profile::registry::Registry;
 use warmpath_core::rule::body::{self, BodyFault, Restored};
 use warmpath_core::rule::{Rule, RuleKey};
 
 /// One rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The body as it was given, with `id` filled in.
     pub body: Value,
@@ -30,7 +33,8 @@ pub struct Entry {
 impl Entry {
     /// The sentence for the operator of a rule that is served without its exact routing.
     pub fn warning(&self) -> Option<String> {
-        let fault = self.without_exact.as_ref()?;
+        let bound = self.rule.exact.as_ref().and_then(|exact| bindings::fault(&exact.profile.binding));
+        let fault = self.without_exact.as_ref().map(ToString::to_string).or(bound)?;
         let Rule { id, key, .. } = &self.rule;
         Some(format!("the rule {id} at {} is served without exact routing: {fault}", key.vip))
     }
@@ -44,6 +48,9 @@ pub enum Origin {
     /// It was accepted by an earlier process: where the environment lacks what its exact routing needs, the
     /// rule is served without it.
     Kept,
+    /// As [`Origin::Kept`], from a snapshot that was restored: a rule with exact routing and without a profile waits for
+    /// one.
+    Restored,
 }
 
 /// What a body is read with.
@@ -54,13 +61,15 @@ pub struct Reading<'a> {
     pub random: fn() -> u64,
     /// Where the body comes from.
     pub origin: Origin,
+    /// The profiles that are published.
+    pub registry: Arc<Registry>,
 }
 
 impl Reading<'_> {
     fn read(&self, given: &Value) -> Result<Restored, BodyFault> {
         let fresh_id = || fresh_id(self.random);
         match self.origin {
-            Origin::Kept => body::restore(given, self.environment, fresh_id),
+            Origin::Kept | Origin::Restored => body::restore(given, self.environment, fresh_id),
             Origin::Asked => body::parse(given, self.environment, fresh_id)
                 .map(|rule| Restored { rule, without_exact: None }),
         }
@@ -73,6 +82,7 @@ pub struct RuleSet {
     entries: Vec<Arc<Entry>>,
     /// Hosts that are probed whichever rules name them.
     pub hosts: Vec<Host>,
+    bindings: Bindings,
 }
 
 /// What an upsert did.
@@ -120,6 +130,7 @@ impl RuleSet {
             fixed::check(&rule, given, &self.entries[at])?;
         }
         self.check_id(&rule)?;
+        self.bindings.bind(&mut rule, &reading.registry, reading.origin)?;
         let key = rule.key.clone();
         let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule, without_exact });
         let changed = match place {
@@ -158,7 +169,8 @@ impl RuleSet {
 
     /// Takes away the rule at `index`.
     pub fn remove(&mut self, index: usize) {
-        self.entries.remove(index);
+        let gone = self.entries.remove(index);
+        self.bindings.forget(&gone.rule.id);
     }
 
     /// All, in order.
@@ -306,7 +318,7 @@ mod tests {
 
     fn reading() -> Reading<'static> {
         static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(Environment::default);
-        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked }
+        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked, registry: Arc::default() }
     }
 
     fn set() -> RuleSet {

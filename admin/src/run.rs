@@ -134,6 +134,7 @@ async fn serve_until(
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::profiles::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::counters::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
@@ -219,6 +220,9 @@ fn listen_for_signals(tell: &Sender<()>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod profile_tests;
 
 #[cfg(test)]
 mod rest_tests;

@@ -8,7 +8,7 @@
 //! file to take away. A change is acknowledged after `commit`, never before.
 
 use crate::disk::Disk;
-use crate::rules::RuleSet;
+use crate::rules::{Bindings, RuleSet};
 use serde_json::{Value, json};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -28,13 +28,15 @@ pub struct Snapshot {
     pub rules: Vec<Value>,
     /// Bodies of hosts that are probed whichever rules name them.
     pub endpoints: Vec<Value>,
+    /// Numbers of the rules' bindings to profiles.
+    pub bindings: Bindings,
 }
 
 impl Snapshot {
     /// What is to be kept of `rules`.
     pub fn of(generation: u64, rules: &RuleSet) -> Snapshot {
         let endpoints = rules.hosts.iter().map(|host| host.body.clone()).collect();
-        Snapshot { generation, rules: rules.bodies(), endpoints }
+        Snapshot { generation, rules: rules.bodies(), endpoints, bindings: rules.bindings() }
     }
 }
 
@@ -176,6 +178,7 @@ fn encode(snapshot: &Snapshot) -> Vec<u8> {
         "generation": snapshot.generation,
         "rules": snapshot.rules,
         "endpoints": snapshot.endpoints,
+        "bindings": snapshot.bindings.to_json(),
     });
     let mut text = format!("{document:#}").into_bytes();
     text.push(b'\n');
@@ -199,7 +202,8 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Snapshot, Unreadable> {
         return Err(damaged(&"generation or rules is missing"));
     };
     let endpoints = document["endpoints"].as_array().cloned().unwrap_or_default();
-    Ok(Snapshot { generation, rules: rules.clone(), endpoints })
+    let bindings = Bindings::from_json(&document["bindings"]).map_err(|e| damaged(&e))?;
+    Ok(Snapshot { generation, rules: rules.clone(), endpoints, bindings })
 }
 
 #[cfg(test)]
