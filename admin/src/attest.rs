@@ -8,6 +8,7 @@ pub mod show;
 mod standing;
 
 use crate::metrics::AttestFacts;
+use standing::Checked;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use warmpath_core::Nanos;
 use warmpath_core::attest::{
     Answer, Ask, Binding, Cadence, Echo, EnforcementFault, Reason, State, Status, Terms, Ticket,
 };
-use warmpath_core::control::{DataPlane, KvReport};
+use warmpath_core::control::{DataPlane, KvReport, RankReport};
 use warmpath_core::profile::binding::{self, Bound};
 use warmpath_core::profile::fixture::Fixture;
 use warmpath_core::shared::{AttestState, Fence, Source};
@@ -30,7 +31,7 @@ struct Member {
     address: SocketAddr,
     source: Arc<Source>,
     state: Arc<AttestState>,
-    /// Connections of its events that were lost, and when its ranks were last cleared, as the event core counts.
+    /// How often its events were lost, as the event core counts.
     losses: Option<u64>,
 }
 
@@ -44,6 +45,7 @@ struct Rule {
     binding: Binding,
     members: Vec<Member>,
     fixtures: Arc<[Fixture]>,
+    checked: Option<Checked>,
     /// The state and reasons that were said last.
     said: Option<(State, Vec<Reason>)>,
 }
@@ -82,7 +84,7 @@ impl Attestor {
     }
 
     /// Follows a new table: bindings that stay keep what is proven.
-    pub fn follow(&mut self, table: &Table, plane: &dyn DataPlane, cadence: Cadence) {
+    pub fn follow(&mut self, table: &Table, plane: &dyn DataPlane, cadence: Cadence, now: Nanos) {
         let mut before = std::mem::take(&mut self.rules);
         for service in table.services() {
             let Some(bound) = bound(service) else { continue };
@@ -90,7 +92,7 @@ impl Attestor {
             let next = Rule::new(service, &bound, older, table.generation, plane, cadence);
             self.rules.extend(next.map(|rule| (service.number, rule)));
         }
-        self.enforce_all(0);
+        self.rules.values_mut().for_each(|rule| rule.enforce(now));
     }
 
     /// Looks at the registry and at what the shards serve by.
@@ -146,9 +148,7 @@ impl Attestor {
         let Some(ladder) = rule.binding.place(question.address).and_then(|at| rule.binding.ladder(at)) else {
             return;
         };
-        ladder.take(now, question.ticket, answer);
-        let failed = ladder.failed().filter(|_| !matches!(answer, Answer::Echo(Echo::Named(_))));
-        if let Some(reason) = failed {
+        if let Some(reason) = ladder.take(now, question.ticket, answer) {
             *self.failures.entry(reason).or_default() += 1;
         }
         rule.enforce(now);
@@ -183,10 +183,6 @@ impl Attestor {
     pub fn news(&mut self, now: Nanos) -> Vec<String> {
         self.rules.values_mut().filter_map(|rule| rule.news(now)).collect()
     }
-
-    fn enforce_all(&mut self, now: Nanos) {
-        self.rules.values_mut().for_each(|rule| rule.enforce(now));
-    }
 }
 
 fn word(echo: Echo) -> usize {
@@ -219,24 +215,26 @@ impl Rule {
         let members = members(service)?;
         let terms = Arc::new(standing::terms(service, bound, plane, &fixtures)?);
         let endpoints = || members.iter().map(|member| (member.address, terms.clone()));
-        let (since, binding, said) = match older {
+        let (since, binding, checked, said) = match older {
             Some(older) => {
                 let kept = |address| number_of(&older.members, address) == number_of(&members, address);
-                (older.since, older.binding.over(endpoints(), kept), older.said)
+                (older.since, older.binding.over(endpoints(), kept), older.checked, older.said)
             }
             None => {
-                let standing = standing::standing(service, bound, plane, &fixtures, false);
-                (generation, Binding::new(bound.generation, cadence, standing, endpoints()), None)
+                let mut checked = None;
+                let standing = standing::standing(service, bound, plane, (&fixtures, &mut checked), false);
+                (generation, Binding::new(bound.generation, cadence, standing, endpoints()), checked, None)
             }
         };
         let service = service.clone();
-        Some(Rule { service, bound: bound.clone(), since, binding, members, fixtures, said })
+        Some(Rule { service, bound: bound.clone(), since, binding, members, fixtures, checked, said })
     }
 
     fn stand(&mut self, plane: &dyn DataPlane, generations: Option<u64>) {
         let is_installed = generations.is_some_and(|least| least >= self.since);
         let fixtures = standing::fixtures(&self.service, &self.bound, plane);
-        let standing = standing::standing(&self.service, &self.bound, plane, &fixtures, is_installed);
+        let own = (&fixtures, &mut self.checked);
+        let standing = standing::standing(&self.service, &self.bound, plane, own, is_installed);
         if let Some(terms) = standing::terms(&self.service, &self.bound, plane, &fixtures) {
             let is_same = fixtures == self.fixtures && self.binding.terms().all(|(_, own)| **own == terms);
             if !is_same {
@@ -257,7 +255,10 @@ impl Rule {
             let drained = known.iter().flat_map(|own| &own.ranks).find_map(|rank| drained(rank.reason));
             ladder.source(drained.or(member.source.fence().map(against)));
             if let Some(known) = known {
-                let losses = known.ranks.iter().map(|rank| rank.reconnects + rank.cleared).sum();
+                // A drained stream has no link: a new process shows by its numbers, which clear what was known.
+                let cleared = known.transport == "drain";
+                let lost = |rank: &RankReport| rank.reconnects + if cleared { rank.cleared } else { 0 };
+                let losses = known.ranks.iter().map(lost).sum();
                 // Another process may have begun: it is asked before it is routed to again.
                 if member.losses.replace(losses).is_some_and(|before| before != losses) {
                     ladder.changed();

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::rest::{explain, hosts, kv, load_balancer, models, params, profiles, status};
+use crate::rest::{attest, explain, hosts, kv, load_balancer, models, params, profiles, status};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
@@ -141,6 +141,7 @@ const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 /// The table, a part for each subject: a new path is a line in its subject's file.
 const PARTS: &[&[Route]] = &[
     INDEX,
+    attest::ROUTES,
     explain::ROUTES,
     hosts::ROUTES,
     kv::ROUTES,

@@ -8,7 +8,7 @@ use crate::health::probe::{Asked, Missing, asked};
 use crate::serve::{Shared, ask_kv};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use warmpath_core::Nanos;
 use warmpath_core::attest::{Answer, Ask, Cadence, Challenge, Echo, Told, Unanswered};
 use warmpath_core::engine::attest::Questions;
@@ -22,7 +22,12 @@ const METRICS_MAX: usize = 4 << 20;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks, with bounds of the cadence.
-pub async fn ask(gateway: &Shared, attestor: &SharedAttestor, question: &Question, cadence: Cadence) -> Answer {
+pub async fn ask(
+    gateway: &Shared,
+    attestor: &SharedAttestor,
+    question: &Question,
+    cadence: Cadence,
+) -> Answer {
     let Some(questions) = question.terms.engine.questions() else {
         return Answer::Unanswered(Unanswered::Form);
     };
@@ -97,10 +102,7 @@ async fn challenge(
     }
     let echo = echo(gateway, question, &challenge, rank, cadence).await;
     ask_kv(gateway, move |kv| kv.listen(number, None)).await;
-    match echo {
-        Some(echo) => echo,
-        None => Echo::Silent { is_busy: is_busy(question, cadence).await },
-    }
+    echo
 }
 
 /// Composed beside the admin thread: a tokenizer may take its time.
@@ -115,23 +117,28 @@ async fn composed(outside: &Outside, question: &Question, api: Api) -> Option<Ch
     tokio::task::spawn_blocking(compose).await.ok().flatten()
 }
 
-/// Sends it and hears what comes of it; `None`: nothing in time.
+/// Sends it and hears what comes of it.
 async fn echo(
     gateway: &Shared,
     question: &Question,
     challenge: &Challenge,
     rank: Option<u8>,
     cadence: Cadence,
-) -> Option<Echo> {
+) -> Echo {
     let until = Instant::now() + Duration::from_nanos(cadence.challenge_wait);
     let post = Asked { path: challenge.path, body: Some(&challenge.body), rank };
-    let sent = asked(question.address, &post, cadence.challenge_wait, ANSWER_MAX).await;
-    match sent {
+    // It outlives the wait for it: an engine that is given up on forgets that somebody waited.
+    let patience = cadence.challenge_wait.saturating_add(2 * cadence.probe_wait);
+    let sent = asked(question.address, &post, patience, ANSWER_MAX);
+    tokio::pin!(sent);
+    let answer = tokio::select! {
+        answer = &mut sent => answer,
+        () = sleep_until(until) => return Echo::Silent { is_busy: is_busy(question, cadence).await },
+    };
+    match answer {
         Ok((200, _)) => {}
-        Ok((status, _)) => return Some(Echo::Unanswered(Unanswered::Status(status))),
-        // Whether it is busy, its metrics tell.
-        Err(Missing::Late) => return None,
-        Err(missing) => return Some(Echo::Unanswered(unanswered(missing))),
+        Ok((status, _)) => return Echo::Unanswered(Unanswered::Status(status)),
+        Err(missing) => return Echo::Unanswered(unanswered(missing)),
     }
     let mut found = None;
     loop {
@@ -139,12 +146,12 @@ async fn echo(
         let heard = ask_kv(gateway, move |kv| kv.heard(number)).await.flatten().unwrap_or_default();
         let judged = challenge.judge(&heard);
         // Once more, since another rank may have told of it too.
-        if found.is_some() && found == judged {
-            return found;
+        match judged {
+            Some(echo) if found == judged => return echo,
+            judged => found = judged,
         }
-        found = judged;
         if Instant::now() >= until {
-            return found;
+            return found.unwrap_or(Echo::Silent { is_busy: is_busy(question, cadence).await });
         }
         sleep(LOOK).await;
     }

@@ -25,7 +25,8 @@ pub async fn watch(gateway: Shared) {
     loop {
         let table = tables.borrow_and_update().clone();
         let outside = gateway.borrow().outside.clone();
-        attestor.borrow_mut().follow(&table, &*outside.data_plane, outside.environment.attest);
+        let (plane, cadence) = (&*outside.data_plane, outside.environment.attest);
+        attestor.borrow_mut().follow(&table, plane, cadence, (outside.now)());
         if attestor.borrow().is_idle() {
             if tables.changed().await.is_err() {
                 return;

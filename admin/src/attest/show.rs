@@ -18,11 +18,13 @@ pub fn row(gateway: &Gateway, service: &Service) -> Option<Value> {
     let engine = exact.contract.engine();
     let now = (gateway.outside.now)();
     let status = gateway.attestor.borrow().status(service.number, now);
-    let (desired, enforced, reasons) = words(&exact.profile.binding, status.as_ref());
+    let is_empty = gateway.outside.data_plane.registry().profiles.is_empty();
+    let (desired, enforced, reasons) = words(&exact.profile.binding, status.as_ref(), is_empty);
     let own = bound(service);
     let own = own.as_deref();
     let mut row = json!({
         "ruleIdentity": service.rule.id,
+        "ruleName": service.rule.name,
         "modelName": service.rule.key.model,
         "engineFamily": engine.name(),
         "apiMode": exact.profile.surfaces().word(),
@@ -46,8 +48,8 @@ pub fn row(gateway: &Gateway, service: &Service) -> Option<Value> {
     Some(row)
 }
 
-/// State and reasons of a rule, bound or not.
-fn words(binding: &Binding, status: Option<&Status>) -> (State, State, Vec<Reason>) {
+/// State and reasons of a rule, bound or not; with an empty registry none can be.
+fn words(binding: &Binding, status: Option<&Status>, is_empty: bool) -> (State, State, Vec<Reason>) {
     match (binding, status) {
         (Binding::Legacy, _) => {
             let state = State::LegacyActiveUnattested;
@@ -57,8 +59,11 @@ fn words(binding: &Binding, status: Option<&Status>) -> (State, State, Vec<Reaso
             let state = State::RequiresMigration;
             (state, state, vec![Reason::RestoredProfileLessRequiresMigration])
         }
+        (Binding::Unresolved(_), _) if is_empty => {
+            (State::Degraded, State::Degraded, vec![Reason::ProfileRegistryUnavailable])
+        }
         (Binding::Unresolved(_), _) => {
-            (State::Ready, State::Degraded, vec![Reason::ProfileResolutionFault])
+            (State::Degraded, State::Degraded, vec![Reason::ProfileResolutionFault])
         }
         (Binding::Bound(_), Some(status)) => (status.desired, status.enforced, status.reasons.clone()),
         (Binding::Bound(_), None) => {
@@ -80,7 +85,8 @@ fn contract_id(service: &Service) -> String {
 }
 
 fn enforcement(known: &Enforcement, now: u64, wall: Duration) -> Value {
-    let at = known.acknowledged_at.map(|at| wall.saturating_sub(Duration::from_nanos(now.saturating_sub(at))));
+    let at =
+        known.acknowledged_at.map(|at| wall.saturating_sub(Duration::from_nanos(now.saturating_sub(at))));
     json!({
         "desired": if known.desired { "eligible" } else { "fenced" },
         "enforced": if known.enforced { "eligible" } else { "fenced" },
@@ -91,9 +97,7 @@ fn enforcement(known: &Enforcement, now: u64, wall: Duration) -> Value {
 }
 
 fn endpoint(known: &EndpointStatus) -> Value {
-    let rank = |(rank, own): (usize, &warmpath_core::attest::RankStatus)| {
-        json!({"rank": rank, "exact": own.is_exact, "reason": own.reason.map(|reason| reason.word())})
-    };
+    let rank = |(rank, own): (usize, &warmpath_core::attest::RankStatus)| json!({"rank": rank, "exact": own.is_exact, "reason": own.reason.map(|reason| reason.word())});
     json!({
         "endpoint": known.address.to_string(),
         "version": known.version,

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::sync::Arc;
 use warmpath_core::attest::{Deployed, Reason, Standing, Terms};
-use warmpath_core::control::{DataPlane, ModelState};
+use warmpath_core::control::{DataPlane, ModelReport, ModelState};
 use warmpath_core::profile::Api;
 use warmpath_core::profile::binding::Bound;
 use warmpath_core::profile::fixture::{Fixture, FixtureFault};
@@ -45,7 +45,7 @@ pub fn standing(
     service: &Service,
     bound: &Bound,
     plane: &dyn DataPlane,
-    fixtures: &[Fixture],
+    (fixtures, checked): (&Arc<[Fixture]>, &mut Option<Checked>),
     is_installed: bool,
 ) -> Standing {
     let registry = plane.registry();
@@ -54,7 +54,9 @@ pub fn standing(
     let fault = match published {
         None if registry.profiles.is_empty() => Some(Reason::ProfileRegistryUnavailable),
         None => Some(Reason::ProfileResolutionFault),
-        Some(own) => unprobed(own, service, fixtures).or_else(|| own_tokens(service, plane, fixtures)),
+        Some(own) => {
+            unprobed(own, service, fixtures).or_else(|| checked_tokens(service, plane, fixtures, checked))
+        }
     };
     Standing { faults: fault.into_iter().collect(), manifest, is_installed }
 }
@@ -67,25 +69,55 @@ fn unprobed(published: &Published, service: &Service, fixtures: &[Fixture]) -> O
     }
 }
 
+/// Which fixtures were made into tokens here, by which model, and what came of it.
+#[derive(Debug)]
+pub struct Checked {
+    fixtures: Arc<[Fixture]>,
+    model: Option<ModelReport>,
+    fault: Option<Reason>,
+}
+
+/// Looks again only where fixtures or the model are others.
+fn checked_tokens(
+    service: &Service,
+    plane: &dyn DataPlane,
+    fixtures: &Arc<[Fixture]>,
+    checked: &mut Option<Checked>,
+) -> Option<Reason> {
+    let model = report(service, plane);
+    if let Some(known) = checked.as_ref().filter(|own| own.fixtures == *fixtures && own.model == model) {
+        return known.fault;
+    }
+    let is_loading =
+        model.as_ref().is_none_or(|own| matches!(own.state, ModelState::Loading | ModelState::Absent));
+    let fault = own_tokens(service, plane, fixtures, is_loading);
+    *checked = Some(Checked { fixtures: fixtures.clone(), model, fault });
+    fault
+}
+
+/// What is known of the rule's model.
+fn report(service: &Service, plane: &dyn DataPlane) -> Option<ModelReport> {
+    let folder = warmpath_core::profile::slug(&service.rule.key.model);
+    plane.models().into_iter().find(|own| own.folder == folder && own.engine == service.rule.engine)
+}
+
 /// The gateway's own tokens of the fixtures have to be those expected: by them prompts are routed.
-fn own_tokens(service: &Service, plane: &dyn DataPlane, fixtures: &[Fixture]) -> Option<Reason> {
+fn own_tokens(
+    service: &Service,
+    plane: &dyn DataPlane,
+    fixtures: &[Fixture],
+    is_loading: bool,
+) -> Option<Reason> {
     let (model, engine) = (&service.rule.key.model, service.rule.engine);
     let own = |fixture: &Fixture| plane.tokens(model, engine, fixture.api, &request(fixture));
     for fixture in fixtures {
         match own(fixture) {
             Some(tokens) if tokens == fixture.expected => {}
-            None if is_loading(service, plane) => return Some(Reason::AttestationPending),
+            None if is_loading => return Some(Reason::AttestationPending),
             _ => return Some(Reason::TokenMismatch),
         }
     }
     None
-}
-
-fn is_loading(service: &Service, plane: &dyn DataPlane) -> bool {
-    let folder = warmpath_core::profile::slug(&service.rule.key.model);
-    let mut own = plane.models().into_iter();
-    let own = own.find(|own| own.folder == folder && own.engine == service.rule.engine);
-    own.is_none_or(|own| matches!(own.state, ModelState::Loading | ModelState::Absent))
 }
 
 /// The request that a fixture's stands for: those to a tokenize endpoint have members of their own.

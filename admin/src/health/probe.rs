@@ -124,11 +124,7 @@ enum Fault {
 }
 
 /// The status, and the body unless `most` is 0.
-async fn send(
-    stream: TcpStream,
-    request: Request<Full<Bytes>>,
-    most: usize,
-) -> Result<(u16, Bytes), Fault> {
+async fn send(stream: TcpStream, request: Request<Full<Bytes>>, most: usize) -> Result<(u16, Bytes), Fault> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(Fault::Http)?;
     let exchange = async {

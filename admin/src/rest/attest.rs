@@ -1,11 +1,11 @@
 //! Handlers of attestation: `kvexactstatus`. Own which rules it is of; must never decide what is proven.
 
-use super::load_balancer::selected_at;
 use crate::answer::Answer;
 use crate::attest::show;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 use crate::routes::{Answered, Call, Query, Route};
+use crate::rules::address;
 use serde_json::{Value, json};
 
 const STATUS: &str =
@@ -16,15 +16,21 @@ const WHICH: &[Query] = &[Query::may("model_name", "the rule of this model alone
 
 /// The rows of the table.
 pub const ROUTES: &[Route] = &[
-    Route::own(STATUS, of_rule, "what is proven of the rules of an address that have exact routing, and what is not")
-        .query(WHICH),
+    Route::own(
+        STATUS,
+        of_rule,
+        "what is proven of the rules of an address that have exact routing, and what is not",
+    )
+    .query(WHICH),
     Route::own(ALL, of_all, "the same of all rules"),
 ];
 
 /// The rules at an address; 404 where none has exact routing.
 fn of_rule(gateway: &Gateway, call: &Call) -> Answered {
-    let rows: Vec<Value> = selected_at(gateway, call)?
-        .into_iter()
+    let vip = address(call.param("ip"), call.param("port"), call.param("protocol"))?;
+    let services = gateway.table.vip(vip).map(|vip| &vip.services[..]).unwrap_or_default();
+    let rows: Vec<Value> = services
+        .iter()
         .filter(|service| call.query("model_name").is_none_or(|model| service.rule.key.model == model))
         .filter_map(|service| show::row(gateway, service))
         .collect();

@@ -49,6 +49,7 @@ pub struct Binding {
     fault: Option<EnforcementFault>,
     acknowledged_at: Option<Nanos>,
     was_ready: bool,
+    /// The manifest became another, and it was not ready since.
     is_renewed: bool,
 }
 
@@ -124,7 +125,9 @@ impl Binding {
 
     /// The profile, its files or the shards' tables are another. A new manifest makes all proofs worthless.
     pub fn stand(&mut self, standing: Standing) {
-        let is_other = self.standing.manifest != standing.manifest || self.standing.faults != standing.faults;
+        let has_changed = self.standing.manifest != standing.manifest;
+        let is_other = has_changed || self.standing.faults != standing.faults;
+        self.is_renewed |= has_changed && self.standing.manifest.is_some();
         self.standing = standing;
         if is_other {
             self.renew();
@@ -133,7 +136,7 @@ impl Binding {
 
     /// Everything is to be proven anew, also after a fault of enforcement: the operator changed something.
     pub fn renew(&mut self) {
-        (self.fault, self.is_renewed) = (None, true);
+        self.fault = None;
         self.members.iter_mut().for_each(|member| member.ladder.changed());
     }
 

@@ -191,11 +191,6 @@ impl Ladder {
         self.parity
     }
 
-    /// What the last answer that contradicted said, until that step is taken again.
-    pub fn failed(&self) -> Option<Reason> {
-        self.fault.map(|(_, reason)| reason)
-    }
-
     /// What the engine said of itself, once it did.
     pub fn told(&self) -> Option<&Told> {
         self.told.as_ref()
@@ -239,10 +234,11 @@ impl Ladder {
         }
     }
 
-    /// Takes what came of a question. An answer to one that was asked before the last change says nothing.
-    pub fn take(&mut self, now: Nanos, ticket: Ticket, answer: &Answer) {
+    /// Takes what came of a question; why, if it took all proofs away. An answer to one that was asked before the last
+    /// change says nothing.
+    pub fn take(&mut self, now: Nanos, ticket: Ticket, answer: &Answer) -> Option<Reason> {
         if ticket.epoch != self.epoch {
-            return;
+            return None;
         }
         self.asking = false;
         match (ticket.ask, answer) {
@@ -254,6 +250,7 @@ impl Ladder {
             (Ask::Challenge { rank, api }, Answer::Echo(echo)) => self.echoed(now, rank, api, *echo),
             _ => self.lose(now, Step::Identity, Reason::ProbeSchemaMismatch),
         }
+        self.fault.filter(|_| ticket.epoch != self.epoch).map(|(_, reason)| reason)
     }
 
     fn unanswered(&mut self, now: Nanos, ask: Ask, why: Unanswered) {

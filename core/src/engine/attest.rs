@@ -77,3 +77,6 @@ pub(super) fn read_models(body: &[u8], told: &mut Told) -> bool {
     told.models = cards.iter().filter_map(|card| text(&card["id"])).collect();
     true
 }
+
+#[cfg(test)]
+mod tests;
