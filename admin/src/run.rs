@@ -232,6 +232,8 @@ mod maintenance_tests;
 #[cfg(test)]
 mod matrix_tests;
 #[cfg(test)]
+mod page_tests;
+#[cfg(test)]
 mod rest_tests;
 #[cfg(test)]
 mod state_tests;
