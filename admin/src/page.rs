@@ -5,11 +5,14 @@ use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::routes::{Answered, Call, Route};
 
+/// Where it is served; `/` means it too.
+pub const PATH: &str = "/netlox/v1/page";
+
 /// Its rows.
 pub const ROUTES: &[Route] = &[
-    Route::own("/", html, "the web page"),
-    Route::own("/page.css", css, "its looks"),
-    Route::own("/page.js", script, "what it does"),
+    Route::own(PATH, html, "the web page"),
+    Route::own("/netlox/v1/page.css", css, "its looks"),
+    Route::own("/netlox/v1/page.js", script, "what it does"),
 ];
 
 fn html(_: &Gateway, _: &Call) -> Answered {

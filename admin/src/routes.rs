@@ -215,7 +215,7 @@ pub type Params = Vec<(&'static str, String)>;
 
 /// The row for a request and the values of its path.
 pub fn find(method: &str, path: &str) -> Result<(&'static Route, Params), Refusal> {
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let path = if path == "/" { page::PATH } else { path.trim_end_matches('/') };
     let mut allowed = Vec::new();
     for route in routes() {
         if let Some(params) = fit(route.path, path) {

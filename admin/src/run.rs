@@ -234,6 +234,8 @@ mod maintenance_tests;
 #[cfg(test)]
 mod matrix_tests;
 #[cfg(test)]
+mod page_tests;
+#[cfg(test)]
 mod profile_tests;
 #[cfg(test)]
 mod rest_tests;

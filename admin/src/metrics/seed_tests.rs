@@ -124,9 +124,9 @@ const TABLE: &[(&str, Here)] = &[
         "loxilb_ai_admission_anomalies_total",
         Nothing("a charge is settled once by its type; there is no anomaly to count"),
     ),
-    ("loxilb_proxy_context_inflight", Missing("with the valve of connections")),
-    ("loxilb_proxy_accept_bound", Missing("with the valve of connections")),
-    ("loxilb_proxy_accept_blocked_total", Missing("with the valve of connections")),
+    ("loxilb_proxy_context_inflight", Served(&[])),
+    ("loxilb_proxy_accept_bound", Served(&[])),
+    ("loxilb_proxy_accept_blocked_total", Served(&[])),
     // The proxy.
     ("loxilb_proxy_active_connections", Served(&[])),
     ("loxilb_proxy_active_ssl_connections", Nothing("TLS is not in this build")),
