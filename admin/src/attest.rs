@@ -3,11 +3,13 @@
 //! what an answer proves (`warmpath_core::attest` does).
 
 pub mod ask;
+mod meet;
 pub mod run;
 pub mod show;
 mod standing;
 
 use crate::metrics::AttestFacts;
+use meet::Meeting;
 use standing::Checked;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -65,6 +67,8 @@ pub struct Question {
     pub terms: Arc<Terms>,
     /// The fixture, of [`Ask::Tokens`].
     pub fixture: Option<Fixture>,
+    /// Whom it meets while it computes.
+    pub meeting: Option<Meeting>,
 }
 
 /// All bindings.
@@ -133,6 +137,7 @@ impl Attestor {
                     ticket,
                     terms: ladder.terms().clone(),
                     fixture,
+                    meeting: meet::meeting(&rule.service, member.address),
                 });
             }
         }

@@ -305,6 +305,7 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            attest: Cadence::default(),
             gate: GateEnvironment {
                 mode: Some(GateMode::Enforce),
                 outstanding: Some(1),

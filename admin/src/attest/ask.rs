@@ -2,10 +2,12 @@
 //! follow a redirect, ask twice, or judge.
 
 use super::Question;
+use super::meet::legs;
 use super::run::SharedAttestor;
 use crate::gateway::Outside;
 use crate::health::probe::{Asked, Missing, asked};
 use crate::serve::{Shared, ask_kv};
+use bytes::Bytes;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -126,10 +128,9 @@ async fn echo(
     cadence: Cadence,
 ) -> Echo {
     let until = Instant::now() + Duration::from_nanos(cadence.challenge_wait);
-    let post = Asked { path: challenge.path, body: Some(&challenge.body), rank };
     // It outlives the wait for it: an engine that is given up on forgets that somebody waited.
     let patience = cadence.challenge_wait.saturating_add(2 * cadence.probe_wait);
-    let sent = asked(question.address, &post, patience, ANSWER_MAX);
+    let sent = sent(gateway, question, challenge, rank, patience);
     tokio::pin!(sent);
     let answer = tokio::select! {
         answer = &mut sent => answer,
@@ -155,6 +156,31 @@ async fn echo(
         }
         sleep(LOOK).await;
     }
+}
+
+/// What the engine answers; where it meets another while it computes, with both legs on their way.
+async fn sent(
+    gateway: &Shared,
+    question: &Question,
+    challenge: &Challenge,
+    rank: Option<u8>,
+    bound: Nanos,
+) -> Result<(u16, Bytes), Missing> {
+    let path = challenge.path;
+    let Some(meeting) = &question.meeting else {
+        let post = Asked { path, body: Some(&challenge.body), rank };
+        return asked(question.address, &post, bound, ANSWER_MAX).await;
+    };
+    let random = gateway.borrow().outside.random;
+    let legs = legs(question, meeting, &challenge.body, rank, random());
+    let [prefill, decode] = legs.ok_or(Missing::NoHttp)?;
+    let leg = |body| Asked { path, body: Some(body), rank: None };
+    let (prefill, decode) = (leg(&prefill[..]), leg(&decode[..]));
+    let (answer, _) = tokio::join!(
+        asked(question.address, &prefill, bound, ANSWER_MAX),
+        asked(meeting.decode, &decode, bound, ANSWER_MAX),
+    );
+    answer
 }
 
 /// Whether requests wait in the engine, as it says.

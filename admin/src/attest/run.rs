@@ -2,6 +2,7 @@
 
 use super::ask::ask;
 use super::{Attestor, Question};
+use crate::gateway::Outside;
 use crate::serve::{Shared, ask_kv, reports};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -42,7 +43,7 @@ pub async fn watch(gateway: Shared) {
             for question in due {
                 tokio::task::spawn_local(answered(gateway.clone(), attestor.clone(), question));
             }
-            attestor.borrow_mut().news((outside.now)()).iter().for_each(|line| (outside.say)(line));
+            tell(&attestor, &outside);
             sleep(TICK).await;
         }
         if tables.has_changed().is_err() {
@@ -62,10 +63,13 @@ async fn look(gateway: &Shared, attestor: &SharedAttestor) {
 }
 
 async fn answered(gateway: Shared, attestor: SharedAttestor, question: Question) {
-    let (cadence, now) = {
-        let outside = &gateway.borrow().outside;
-        (outside.environment.attest, outside.now)
-    };
-    let answer = ask(&gateway, &attestor, &question, cadence).await;
-    attestor.borrow_mut().took(&question, &answer, now());
+    let outside = gateway.borrow().outside.clone();
+    let answer = ask(&gateway, &attestor, &question, outside.environment.attest).await;
+    attestor.borrow_mut().took(&question, &answer, (outside.now)());
+    tell(&attestor, &outside);
+}
+
+/// Says what changed, each time that something may have: a state that lasts for a moment is told too.
+fn tell(attestor: &SharedAttestor, outside: &Outside) {
+    attestor.borrow_mut().news((outside.now)()).iter().for_each(|line| (outside.say)(line));
 }

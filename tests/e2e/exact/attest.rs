@@ -6,6 +6,7 @@
 //! | kv-sglang-attest, the ladder climbed | `sglang_climbs_rank_by_rank` |
 //! | kv-sglang-attest, geometry mismatch (page size, port, ranks) | `geometry_that_differs`, rows `sglang …` |
 //! | kv-sglang-attest, revision and served model | `identity_that_differs`, rows `sglang …` |
+//! | kv-model-compat-pd, pairs | `prefill_of_a_pair_is_proven` |
 //! | kv-model-compat-pd, preflight | `a_rule_routes_by_blocks_from_ready_on_and_not_before` |
 //! | kv-model-compat-pd, negative arm: one token flipped | `one_token_flipped_fails`, with and without an endpoint for tokens |
 //! | kv-profile-admission, manifest and fixtures staged or not | `what_lacks_in_the_registry` |
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use warmpath_perf::engine::Kind::{Sglang, Trtllm, Vllm};
 use warmpath_perf::engine::faults::{Faults, Stall};
 use warmpath_perf::engine::text::Reading;
+use warmpath_perf::engine::transfer::{Pair, Role};
 use warmpath_perf::engine::{Config, Handle, Kind, Tokenize};
 
 /// Challenges wait less, so that what never comes is told soon.
@@ -146,12 +148,24 @@ fn bound(kind: Kind, engines: &[&Handle], members: Value, registry: Registry) ->
 fn bound_with(
     kind: Kind,
     engines: &[&Handle],
-    mut members: Value,
+    members: Value,
     registry: Registry,
     more: &[(&str, &str)],
 ) -> Bound {
+    bound_as(kind, engines, members, registry, more, |_| {})
+}
+
+fn bound_as(
+    kind: Kind,
+    engines: &[&Handle],
+    mut members: Value,
+    registry: Registry,
+    more: &[(&str, &str)],
+    change: impl FnOnce(&mut Value),
+) -> Bound {
     (members["model_name"], members["kvModelProfile"]) = ("sim".into(), "sim-profile".into());
-    let rule = exact_rule("pool", kind, engines, members);
+    let mut rule = exact_rule("pool", kind, engines, members);
+    change(&mut rule);
     let vip = vip_of(&rule);
     let flags = ["--shards", "2", "--config-root", registry.root().to_str().unwrap()];
     let variables = [&[SEED, NO_SEEDING, WAIT], more].concat();
@@ -256,7 +270,7 @@ fn a_restart_is_proven_anew() {
     let before = named();
     engine.restart(true);
     bound.wait("it is proven anew", |status| named() > before && status["enforcedState"] == "READY");
-    assert!(bound.gateway.log().contains("READY -> DEGRADED"), "{}", bound.gateway.log());
+    wait_until("the log says it", || bound.gateway.log().contains("READY -> DEGRADED"));
 }
 
 #[test]
@@ -343,6 +357,27 @@ fn sglang_climbs_rank_by_rank() {
     let ranks = status["endpoints"][0]["ranks"].as_array().unwrap().clone();
     assert_eq!(ranks.len(), 2);
     assert!(ranks.iter().all(|rank| rank["exact"] == true && rank["reason"].is_null()), "{status}");
+}
+
+/// Of pairs prefill is proven: vLLM's alone, SGLang's together with a decode engine that it meets.
+#[test]
+fn prefill_of_a_pair_is_proven() {
+    for kind in [Vllm, Sglang] {
+        let half = |role| engine(kind, |c| c.pair = Some(Pair::of(role)));
+        let (prefill, decode) = (half(Role::Prefill), half(Role::Decode));
+        let mut members = json!({"kvExactMode": 1, "pd_disagg_mode": true, "sel": 0});
+        if kind == Sglang {
+            members["pdBootstrapPort"] = prefill.door().unwrap().port().into();
+        }
+        let roles = |rule: &mut Value| {
+            rule["endpoints"][0]["ep_role"] = 1.into();
+            rule["endpoints"][1]["ep_role"] = 2.into();
+        };
+        let bound = bound_as(kind, &[&prefill, &decode], members, Registry::new(kind), &[], roles);
+        let rows = bound.ready()["endpoints"].as_array().unwrap().clone();
+        assert_eq!(rows.len(), 1, "decode has nothing to prove: {rows:?}");
+        assert_eq!(rows[0]["endpoint"], prefill.addr.to_string());
+    }
 }
 
 /// The negative arm: by the endpoint for tokens, and where that is broken by the events of the challenge.
