@@ -320,15 +320,6 @@ impl fmt::Display for Refusal {
                 write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
             }
             Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
-            Refusal::NoSnapshot(cause) => {
-                write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")
-            }
-            Refusal::NoChange { id, number } => {
-                write!(f, "no such change: the history of the rule {id} has none of the number {number}")
-            }
-            Refusal::MetricsOff => {
-                write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
-            }
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {
@@ -337,6 +328,41 @@ impl fmt::Display for Refusal {
             Refusal::Missing { name, allowed } => {
                 write!(f, "the query lacks {name}: add {name}= with {allowed}")
             }
+            Refusal::NoService(_)
+            | Refusal::NotExact(_)
+            | Refusal::NoEndpoint { .. }
+            | Refusal::NoReceipt(_)
+            | Refusal::KvSilent
+            | Refusal::NotDrained(_) => self.of_a_question(f),
+            Refusal::NoSnapshot(_)
+            | Refusal::NoChange { .. }
+            | Refusal::MetricsOff
+            | Refusal::Disk { .. }
+            | Refusal::Draining
+            | Refusal::Maintenance => self.of_the_gateway(f),
+            Refusal::Install(fault) => write!(f, "{}", fault.message),
+            Refusal::UnknownMember { name, known } => {
+                write!(f, "the member {name} is not known; there are {known}")
+            }
+            Refusal::NoEndpointAt(host) => {
+                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
+            }
+            Refusal::NoPath(path) => write!(f, "no such path: {path}"),
+            Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
+            Refusal::Foreign(cause) => write!(f, "{cause}"),
+            Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
+            Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
+        }
+    }
+}
+
+impl Refusal {
+    /// Those that [`fmt::Display`] hands over: about what is asked of services and requests.
+    fn of_a_question(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Refusal::NoService(number) => {
                 write!(f, "no service has the number {number}; GET /netlox/v1/config/ai/kv/status lists them")
             }
@@ -361,33 +387,35 @@ impl fmt::Display for Refusal {
                 f,
                 "the events of {endpoint} are published to any number of readers; there is no stream to take over"
             ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, about what the gateway is or keeps.
+    fn of_the_gateway(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoSnapshot(cause) => {
+                write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")
+            }
+            Refusal::NoChange { id, number } => {
+                write!(f, "no such change: the history of the rule {id} has none of the number {number}")
+            }
+            Refusal::MetricsOff => {
+                write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
+            }
             Refusal::Disk { full: true, cause } => {
                 write!(f, "the disk of the state directory is full, nothing was changed: {cause}")
             }
             Refusal::Disk { cause, .. } => {
                 write!(f, "the state directory can't be written, nothing was changed: {cause}")
             }
-            Refusal::Install(fault) => write!(f, "{}", fault.message),
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
             Refusal::Maintenance => write!(
                 f,
                 "the gateway is in maintenance and takes no changes; end it with PUT /netlox/v1/maintenance \
                  {{\"enabled\": false}}"
             ),
-            Refusal::UnknownMember { name, known } => {
-                write!(f, "the member {name} is not known; there are {known}")
-            }
-            Refusal::NoEndpointAt(host) => {
-                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
-            }
-            Refusal::NoPath(path) => write!(f, "no such path: {path}"),
-            Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
-            Refusal::NoToken => {
-                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
-            }
-            Refusal::Foreign(cause) => write!(f, "{cause}"),
-            Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
-            Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
+            _ => Ok(()),
         }
     }
 }
