@@ -80,36 +80,6 @@ pub const FAMILIES: &[Family] = &[
         &OfPairs(|service| shed(service, true)),
     ),
 ];
-                let over: u64 = ends.map(|end| admission.counted(end)).iter().sum();
-                over + u64::from(admission.gate.waiting())
-            });
-        },
-    ),
-    family(
-        "loxilb_pd_admission_shed_total",
-        "counter",
-        "Requests of rules with prefill and decode that were refused at a gate without a queue.",
-        |f, p| {
-            of_pairs(
-                f,
-                p,
-                |admission, queue| if queue == 0 { admission.counted(Decided::Capacity) } else { 0 },
-            )
-        },
-    ),
-    family(
-        "loxilb_pd_admission_overflow_shed_total",
-        "counter",
-        "Requests of rules with prefill and decode that were refused since the gate's queue was full.",
-        |f, p| {
-            of_pairs(
-                f,
-                p,
-                |admission, queue| if queue > 0 { admission.counted(Decided::Capacity) } else { 0 },
-            )
-        },
-    ),
-];
 
 /// A sample of each rule with a gate that has the figure.
 struct Gated(fn(&Service) -> Option<u32>);
