@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod events;
 mod keys;
+mod models;
 mod plane;
 mod serve;
 mod sizes;
@@ -32,6 +33,7 @@ Examples:
   warmpath catalog                             what was shown of which engine, and by which record
   warmpath compat --engine vllm --version 0.30.0   whether a version, a transport, a router go together
   warmpath replay trace.jsonl                  which policy and fleet size a recorded load asks for
+  warmpath models list                         which models are known to work with which engine
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -66,6 +68,8 @@ enum Verb {
     Compat(compat::CompatArgs),
     /// Try policies and fleets on a recorded trace, in virtual time
     Replay(warmpath_perf::ReplayArgs),
+    /// Prepare the hosts of a model: its profile, weights, probes and engines
+    Models(models::ModelsArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Verb::Completion(args) => completion::run(&args),
         Verb::Compat(args) => compat::run(&args),
         Verb::Replay(args) => warmpath_perf::run_replay(&args).map_err(|e| e.to_string()),
+        Verb::Models(args) => models::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

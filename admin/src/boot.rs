@@ -30,7 +30,9 @@ pub async fn boot(options: &Options, outside: Outside, disk: Box<dyn Disk>) -> R
         None => (rules, 0),
     };
     let gateway = Rc::new(RefCell::new(gateway));
-    let done = match changed > 0 || damaged {
+    // A number that was given anew must not be given again by the next process.
+    let numbered = rules.bindings() != snapshot.bindings;
+    let done = match changed > 0 || damaged || numbered {
         true => change(&gateway, |_| Ok(Wanted::rules(rules))).await.map(drop),
         false => gateway.borrow_mut().install(rules),
     };
@@ -67,7 +69,8 @@ fn found(store: &Store, has_file: bool, stamp: u64) -> Result<(Snapshot, Boot), 
 }
 
 fn stored_rules(snapshot: &Snapshot, path: &Path, outside: &Outside) -> Result<RuleSet, String> {
-    let read = kept_rules(snapshot, outside);
+    let none = RuleSet::numbered(snapshot.bindings.clone());
+    let read = kept_rules(none, snapshot, Origin::Kept, outside);
     read.map_err(|refusal| {
         format!(
             "{}: {refusal}; it was written by another version: correct it there or start with that version",
@@ -76,11 +79,15 @@ fn stored_rules(snapshot: &Snapshot, path: &Path, outside: &Outside) -> Result<R
     })
 }
 
-/// The rules, hosts and histories of a snapshot.
-pub fn kept_rules(snapshot: &Snapshot, outside: &Outside) -> Result<RuleSet, Refusal> {
-    let mut none = RuleSet::default();
+/// The rules, hosts and histories of a snapshot, which come from `origin`, over the numbers of `none`.
+pub fn kept_rules(
+    mut none: RuleSet,
+    snapshot: &Snapshot,
+    origin: Origin,
+    outside: &Outside,
+) -> Result<RuleSet, Refusal> {
     none.hosts = snapshot.endpoints.iter().map(Host::read).collect::<Result<_, _>>()?;
-    let (mut rules, _) = upserted(&none, &snapshot.rules, &outside.reading(Origin::Kept))?;
+    let (mut rules, _) = upserted(&none, &snapshot.rules, &outside.reading(origin))?;
     for (id, history) in &snapshot.history {
         if let Ok(index) = rules.by_id(id) {
             rules.remember(index, History::from_json(history));

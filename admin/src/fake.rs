@@ -3,6 +3,7 @@
 pub mod disk;
 pub mod exact;
 pub mod kv;
+pub mod profiles;
 
 use crate::change::{Wanted, change};
 use crate::disk::{Disk, RealDisk};
@@ -21,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, KvPlane, ShardReport};
+use warmpath_core::profile::registry::Registry;
 use warmpath_core::table::Table;
 
 /// The longest that a test waits before it fails.
@@ -34,6 +36,8 @@ pub struct FakePlane {
     pub reports: Mutex<Vec<ShardReport>>,
     /// An address that some other program has.
     pub busy: Mutex<Option<SocketAddr>>,
+    /// The profiles that are published.
+    pub registry: Mutex<Arc<Registry>>,
 }
 
 impl DataPlane for FakePlane {
@@ -53,6 +57,10 @@ impl DataPlane for FakePlane {
 
     fn drain(&self, phase: DrainPhase) {
         self.phases.lock().unwrap().push(phase);
+    }
+
+    fn registry(&self) -> Arc<Registry> {
+        self.registry.lock().unwrap().clone()
     }
 }
 

@@ -42,8 +42,9 @@ pub struct Outside {
 impl Outside {
     /// How bodies of this origin are read.
     pub fn reading(&self, origin: Origin) -> Reading<'_> {
+        let registry = self.data_plane.registry();
         let at = (self.wall)().as_secs();
-        Reading { environment: &self.environment, random: self.random, origin, at }
+        Reading { environment: &self.environment, random: self.random, origin, registry, at }
     }
 }
 
@@ -126,7 +127,7 @@ impl Gateway {
     /// The same with a body that was given as `text`.
     pub fn with_text(&self, body: &Value, text: &str) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert_text(body, text, &self.outside.reading(Origin::Asked))?.changed {
+        match rules.upsert(body, text, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }
@@ -242,8 +243,9 @@ pub fn upserted_texts(
     let mut seen = HashMap::new();
     let mut changed = 0;
     for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
-        let done = next.upsert_text(body, text, reading).map_err(|refusal| match refusal {
+        let done = next.upsert(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
+            Refusal::Profile { fault, .. } => Refusal::Profile { index: Some(index), fault },
             other => other,
         })?;
         if let Some(first) = seen.insert(done.key, index) {

@@ -22,6 +22,7 @@ pub mod kv;
 pub mod metrics;
 mod out_of_service;
 mod page;
+pub mod profiles;
 pub mod refusal;
 pub mod rest;
 pub mod routes;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
+use warmpath_core::profile::admission::AdmissionFault;
 use warmpath_core::receipt::KEPT;
 use warmpath_core::rule::body::BodyFault;
 
@@ -20,6 +21,13 @@ pub enum Refusal {
         index: Option<usize>,
         /// What is wrong.
         fault: Box<BodyFault>,
+    },
+    /// A rule can't be bound to the profile that it names. `index` as in `Body`.
+    Profile {
+        /// Position in the list, `None` for a single body.
+        index: Option<usize>,
+        /// Why.
+        fault: Box<AdmissionFault>,
     },
     /// Two bodies of a list describe the same rule; positions from 0.
     Twice {
@@ -59,6 +67,8 @@ pub enum Refusal {
     },
     /// No such host is probed.
     NoHost(String),
+    /// No profile of this id is published.
+    NoProfile(String),
     /// Metrics are switched off.
     MetricsOff,
     /// No rule is selected by the words given.
@@ -165,6 +175,7 @@ impl Refusal {
     pub fn place(&self) -> Option<(usize, &str)> {
         match self {
             Refusal::Body { index: Some(index), fault } => Some((*index, &fault.member)),
+            Refusal::Profile { index: Some(index), fault } => Some((*index, fault.member())),
             Refusal::Twice { index, .. } => Some((*index, "serviceArguments")),
             _ => None,
         }
@@ -174,6 +185,7 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Body { fault, .. } => fault.status,
+            Refusal::Profile { fault, .. } => fault.status(),
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
             Refusal::UnknownMember { .. } => 400,
             Refusal::NoSnapshot(_)
@@ -188,7 +200,8 @@ impl Refusal {
             | Refusal::NoReceipt(_)
             | Refusal::NotAttached { .. }
             | Refusal::NoHost(_)
-            | Refusal::NoEndpointAt(_) => 404,
+            | Refusal::NoEndpointAt(_)
+            | Refusal::NoProfile(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
@@ -207,6 +220,7 @@ impl Refusal {
         match self {
             Refusal::NotJson(_) => "invalid_json",
             Refusal::Body { fault, .. } => fault.code,
+            Refusal::Profile { fault, .. } => fault.code(),
             Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
@@ -216,6 +230,7 @@ impl Refusal {
             Refusal::NoHost(_) => "no_such_host",
             Refusal::NoEndpointAt(_) => "no_such_endpoint",
             Refusal::UnknownMember { .. } => "unknown_member",
+            Refusal::NoProfile(_) => "no_such_profile",
             Refusal::MetricsOff => "metrics_off",
             Refusal::NoSnapshot(_) => "no_snapshot",
             Refusal::NoChange { .. } => "no_such_change",
@@ -258,6 +273,10 @@ impl Refusal {
             Refusal::Fixed { fixed, was, asked, .. } => {
                 json!({"member": format!("serviceArguments.{}", fixed.member), "value": asked, "allowed": was})
             }
+            Refusal::Profile { index: None, fault } => json!({"member": fault.member()}),
+            Refusal::Profile { index: Some(index), fault } => {
+                json!({"member": fault.member(), "rule": index})
+            }
             Refusal::NotPatchable { member } => json!({"member": member}),
             Refusal::NoChange { number, .. } => json!({"member": "number", "value": number}),
             Refusal::NotAttached { endpoint, .. } => {
@@ -296,6 +315,8 @@ impl fmt::Display for Refusal {
             Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
             Refusal::Body { index: None, fault } => write!(f, "{fault}"),
             Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
             Refusal::Twice { first, index } => write!(
                 f,
                 "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
@@ -319,6 +340,10 @@ impl fmt::Display for Refusal {
             Refusal::NotAttached { vip, endpoint } => {
                 write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
             }
+            Refusal::NoProfile(id) => write!(
+                f,
+                "no such profile: {id:?} is not published; GET /netlox/v1/config/ai/model-profiles lists those that are"
+            ),
             Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
             Refusal::NoSnapshot(cause) => {
                 write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")

@@ -16,5 +16,6 @@ pub mod openapi;
 pub mod overview;
 pub mod params;
 pub mod patch;
+pub mod profiles;
 pub mod snapshot;
 pub mod status;

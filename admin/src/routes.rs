@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::rest::forms::{self, Form};
 use crate::rest::{
     capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models, openapi,
-    overview, params, snapshot, status,
+    overview, params, profiles, snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -199,6 +199,7 @@ const PARTS: &[&[Route]] = &[
     overview::ROUTES,
     page::ROUTES,
     params::ROUTES,
+    profiles::ROUTES,
     snapshot::ROUTES,
     status::ROUTES,
 ];

@@ -2,10 +2,12 @@
 //! and selection; pure. Must never hold a body that validation would refuse, nor two rules of one key.
 
 mod attach;
+mod bindings;
 mod fixed;
 mod history;
 
 pub use attach::address_of;
+pub use bindings::Bindings;
 pub use fixed::Fixed;
 pub use history::{Applied, History};
 
@@ -15,11 +17,12 @@ use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use warmpath_core::environment::Environment;
+use warmpath_core::profile::registry::Registry;
 use warmpath_core::rule::body::{self, BodyFault, Restored};
 use warmpath_core::rule::{Rule, RuleKey};
 
 /// One rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The body as it was given, with `id` filled in.
     pub body: Value,
@@ -34,7 +37,8 @@ pub struct Entry {
 impl Entry {
     /// The sentence for the operator of a rule that is served without its exact routing.
     pub fn warning(&self) -> Option<String> {
-        let fault = self.without_exact.as_ref()?;
+        let bound = self.rule.exact.as_ref().and_then(|exact| bindings::fault(&exact.profile.binding));
+        let fault = self.without_exact.as_ref().map(ToString::to_string).or(bound)?;
         let Rule { id, key, .. } = &self.rule;
         Some(format!("the rule {id} at {} is served without exact routing: {fault}", key.vip))
     }
@@ -48,6 +52,9 @@ pub enum Origin {
     /// It was accepted by an earlier process: where the environment lacks what its exact routing needs, the
     /// rule is served without it.
     Kept,
+    /// As [`Origin::Kept`], from a snapshot that was restored: a rule with exact routing and without a profile waits for
+    /// one.
+    Restored,
 }
 
 /// What a body is read with.
@@ -58,6 +65,8 @@ pub struct Reading<'a> {
     pub random: fn() -> u64,
     /// Where the body comes from.
     pub origin: Origin,
+    /// The profiles that are published.
+    pub registry: Arc<Registry>,
     /// The time, in seconds of the Unix epoch.
     pub at: u64,
 }
@@ -66,7 +75,7 @@ impl Reading<'_> {
     fn read(&self, given: &Value) -> Result<Restored, BodyFault> {
         let fresh_id = || fresh_id(self.random);
         match self.origin {
-            Origin::Kept => body::restore(given, self.environment, fresh_id),
+            Origin::Kept | Origin::Restored => body::restore(given, self.environment, fresh_id),
             Origin::Asked => body::parse(given, self.environment, fresh_id)
                 .map(|rule| Restored { rule, without_exact: None }),
         }
@@ -79,6 +88,7 @@ pub struct RuleSet {
     entries: Vec<Arc<Entry>>,
     /// Hosts that are probed whichever rules name them.
     pub hosts: Vec<Host>,
+    bindings: Bindings,
 }
 
 /// What an upsert did.
@@ -107,17 +117,8 @@ impl RuleSet {
     /// Creates or replaces by key, or as `oper` says adds endpoints to the rule of that key or takes some away. A body
     /// without `id` keeps the id of the rule it replaces, or takes a fresh one. What is fixed stays. Endpoints that stay
     /// keep their order, so that an index keeps its meaning as long as none before it goes.
-    pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
-        self.upsert_text(given, &given.to_string(), reading)
-    }
-
-    /// [`RuleSet::upsert`] of a body that was given as `text`, which is what its history keeps.
-    pub fn upsert_text(
-        &mut self,
-        given: &Value,
-        text: &str,
-        reading: &Reading<'_>,
-    ) -> Result<Upserted, Refusal> {
+    /// The history keeps `text`, as which the body came.
+    pub fn upsert(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
         match attach::oper(given) {
             attach::ATTACH => self.attach(given, reading),
             attach::DETACH => self.detach(given, reading),
@@ -136,6 +137,7 @@ impl RuleSet {
             fixed::check(&rule, given, &self.entries[at])?;
         }
         self.check_id(&rule)?;
+        self.bindings.bind(&mut rule, &reading.registry, reading.origin)?;
         let key = rule.key.clone();
         let mut entry =
             Entry { body: with_id(given, &rule.id), rule, without_exact, history: History::default() };
@@ -187,7 +189,8 @@ impl RuleSet {
 
     /// Takes away the rule at `index`.
     pub fn remove(&mut self, index: usize) {
-        self.entries.remove(index);
+        let gone = self.entries.remove(index);
+        self.bindings.forget(&gone.rule.id);
     }
 
     /// All, in order.
@@ -335,7 +338,13 @@ mod tests {
 
     fn reading() -> Reading<'static> {
         static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(Environment::default);
-        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked, at: 0 }
+        Reading {
+            environment: &ENVIRONMENT,
+            random: || 0,
+            origin: Origin::Asked,
+            registry: Arc::default(),
+            at: 0,
+        }
     }
 
     fn set() -> RuleSet {
@@ -350,7 +359,7 @@ mod tests {
             members["model_name"] = json!(model);
             members["path_prefix"] = json!(path);
             members["path_match_mode"] = json!(if path.is_empty() { "disabled" } else { "prefix" });
-            rules.upsert(&given, &reading()).unwrap();
+            rules.upsert(&given, "", &reading()).unwrap();
         }
         rules
     }
@@ -394,8 +403,8 @@ mod tests {
         };
         let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
         for (a, b) in [(9001, 9003), (9002, 9002), (9003, 9001)] {
-            one.upsert(&named(a), &reading()).unwrap();
-            other.upsert(&named(b), &reading()).unwrap();
+            one.upsert(&named(a), "", &reading()).unwrap();
+            other.upsert(&named(b), "", &reading()).unwrap();
         }
         assert_eq!(one.bodies(), other.bodies());
     }

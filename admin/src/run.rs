@@ -139,6 +139,7 @@ async fn serve_until(
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
     tokio::task::spawn_local(crate::compat::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::profiles::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())
@@ -233,6 +234,8 @@ mod maintenance_tests;
 mod matrix_tests;
 #[cfg(test)]
 mod page_tests;
+#[cfg(test)]
+mod profile_tests;
 #[cfg(test)]
 mod rest_tests;
 #[cfg(test)]

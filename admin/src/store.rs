@@ -8,7 +8,7 @@
 //! file to take away. A change is acknowledged after `commit`, never before.
 
 use crate::disk::Disk;
-use crate::rules::RuleSet;
+use crate::rules::{Bindings, RuleSet};
 use serde_json::{Map, Value, json};
 use std::fs::{File, TryLockError};
 use std::io;
@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub rules: Vec<Value>,
     /// Bodies of hosts that are probed whichever rules name them.
     pub endpoints: Vec<Value>,
+    /// Numbers of the rules' bindings to profiles.
+    pub bindings: Bindings,
     /// Changes of each rule, by its id.
     pub history: Map<String, Value>,
 }
@@ -37,7 +39,7 @@ impl Snapshot {
     pub fn of(generation: u64, rules: &RuleSet) -> Snapshot {
         let endpoints = rules.hosts.iter().map(|host| host.body.clone()).collect();
         let history = rules.entries().iter().map(|e| (e.rule.id.clone(), e.history.to_json())).collect();
-        Snapshot { generation, rules: rules.bodies(), endpoints, history }
+        Snapshot { generation, rules: rules.bodies(), endpoints, bindings: rules.bindings(), history }
     }
 
     /// The document that is written, without the history: what a restore takes.
@@ -48,6 +50,7 @@ impl Snapshot {
             "generation": self.generation,
             "rules": self.rules,
             "endpoints": self.endpoints,
+            "bindings": self.bindings.to_json(),
         })
     }
 
@@ -65,7 +68,8 @@ impl Snapshot {
         };
         let endpoints = document["endpoints"].as_array().cloned().unwrap_or_default();
         let history = document["history"].as_object().cloned().unwrap_or_default();
-        Ok(Snapshot { generation, rules: rules.clone(), endpoints, history })
+        let bindings = Bindings::from_json(&document["bindings"])?;
+        Ok(Snapshot { generation, rules: rules.clone(), endpoints, bindings, history })
     }
 }
 

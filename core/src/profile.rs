@@ -261,6 +261,11 @@ impl Profile {
         self.supported_apis.as_ref().is_none_or(|apis| apis.contains(&api))
     }
 
+    /// The APIs it is for.
+    pub fn apis(&self) -> impl Iterator<Item = Api> + '_ {
+        [Api::Chat, Api::Completions].into_iter().filter(|api| self.supports(*api))
+    }
+
     /// `tokenizer.json`, where the profile pins it.
     pub fn tokenizer(&self) -> Option<Artifact<'_>> {
         artifact(&self.tokenizer_artifact, &self.tokenizer_sha256)
@@ -404,3 +409,6 @@ fn check_artifact(
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

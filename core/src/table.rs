@@ -74,6 +74,8 @@ pub struct ExactService {
     pub state: Arc<ExactState>,
     /// How far each endpoint is trusted, by its index; kept with its source.
     pub trust: Vec<Arc<TrustState>>,
+    /// What is proven of each endpoint, where the rule has a model profile.
+    pub attested: Option<Attested>,
 }
 
 impl ExactService {
@@ -323,6 +325,7 @@ impl Service {
             let state = older.map(|exact| exact.state.clone());
             ExactService {
                 trust: sources.iter().map(|source| trust(source, older)).collect(),
+                attested: Attested::of(&rule, &sources, older),
                 state: state.unwrap_or_else(|| Arc::new(ExactState::new(kept.now))),
                 sources,
             }
@@ -524,5 +527,8 @@ fn ipv6(bracketed: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+mod attested;
 #[cfg(test)]
 mod tests;
+
+pub use attested::Attested;

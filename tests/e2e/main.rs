@@ -20,6 +20,7 @@ mod gate;
 mod life;
 mod models;
 mod pairs;
+mod profiles;
 mod rejects;
 mod relay;
 mod routing;

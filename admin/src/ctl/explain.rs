@@ -198,6 +198,7 @@ fn candidates(exact: &Value) -> String {
             0 if chose => "chosen",
             _ if passed_over => "passed over",
             _ if candidate["untrusted"] == true => "not trusted",
+            _ if candidate["unproven"].is_string() => "not proven",
             _ => "",
         };
         let blocks = &candidate["blocks"];

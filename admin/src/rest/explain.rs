@@ -164,6 +164,7 @@ fn candidate_part(candidate: &Shown, endpoints: &Endpoints) -> Value {
         "load": candidate.load,
         "cap": (candidate.cap != u32::MAX).then_some(candidate.cap),
         "untrusted": candidate.untrusted,
+        "unproven": candidate.unproven.map(|reason| reason.word()),
     })
 }
 

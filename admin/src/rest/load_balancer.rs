@@ -152,8 +152,8 @@ pub fn delete_by_id(gateway: &Gateway, call: &Call) -> Asked {
 }
 
 /// Deletes all rules.
-pub fn delete_all(_: &Gateway, _: &Call) -> Asked {
-    Ok(Wanted::rules(RuleSet::default()))
+pub fn delete_all(gateway: &Gateway, _: &Call) -> Asked {
+    Ok(Wanted::rules(gateway.rules.emptied()))
 }
 
 /// Health of a rule's endpoints.

@@ -8,7 +8,7 @@ use crate::gateway::Gateway;
 use crate::refusal::Refusal;
 use crate::rest::forms;
 use crate::routes::{Answered, Call, Query, Route};
-use crate::rules::{Entry, RuleSet, means};
+use crate::rules::{Entry, Origin, RuleSet, means};
 use crate::store::Snapshot;
 use serde_json::{Value, json};
 
@@ -39,7 +39,8 @@ fn snapshot(gateway: &Gateway, _: &Call) -> Answered {
 
 fn restore(gateway: &Gateway, call: &Call) -> Result<Wanted, Refusal> {
     let given = Snapshot::from_document(&call.json()?).map_err(Refusal::NoSnapshot)?;
-    let mut rules = kept_rules(&given, &gateway.outside)?;
+    let none = gateway.rules.renumbered(&given.bindings);
+    let mut rules = kept_rules(none, &given, Origin::Restored, &gateway.outside)?;
     let report = compare(&gateway.rules, &mut rules, (gateway.outside.wall)().as_secs());
     let answer = |mode: &str| {
         let mut answer = report.clone();

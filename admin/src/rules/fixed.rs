@@ -15,6 +15,8 @@ pub struct Fixed {
     pub phrase: &'static str,
     /// The refusal's word for programs.
     pub code: &'static str,
+    /// Whether it may be given once to a rule that does not say it.
+    attached: bool,
     /// What a rule and its body say of it; `None` where that may become anything.
     told: fn(&Rule, &Value) -> Option<String>,
 }
@@ -25,13 +27,23 @@ const FIXED: &[Fixed] = &[
         member: "kvEngineType",
         phrase: "kv engine type",
         code: "engine_type_fixed",
+        attached: false,
         told: |rule, _| Some(rule.engine.name().to_string()),
     },
     Fixed {
         member: "kvExactApiMode",
         phrase: "kv exact api mode",
         code: "api_mode_fixed",
+        attached: false,
         told: |_, body| asks_exact(body).then(|| word(body, "kvExactApiMode")),
+    },
+    // Attached once: what was proven of a rule was proven of its profile.
+    Fixed {
+        member: "kvModelProfile",
+        phrase: "kv model profile",
+        code: "model_profile_fixed",
+        attached: true,
+        told: |_, body| asks_exact(body).then(|| word(body, "kvModelProfile")),
     },
 ];
 
@@ -42,6 +54,7 @@ pub fn check(rule: &Rule, body: &Value, before: &Entry) -> Result<(), Refusal> {
         let asked = (fixed.told)(rule, body);
         if let (Some(was), Some(asked)) = (was, asked)
             && was != asked
+            && !(fixed.attached && was.is_empty())
         {
             let (id, vip) = (before.rule.id.clone(), before.rule.key.vip);
             return Err(Refusal::Fixed { fixed, id, vip, was, asked });

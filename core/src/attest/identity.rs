@@ -2,38 +2,29 @@
 //! path or member an engine tells something (`core/src/engine/` does).
 
 use super::{Reason, Terms};
+use crate::engine::Engine;
+use crate::profile::manifest::Manifest;
 
-/// What the operator deployed, as the manifest of a profile tells it.
+/// What the operator deployed, as far as an engine can be compared with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manifest {
+pub struct Deployed {
     /// The engine's version, to the letter.
     pub engine_version: String,
     /// The model's revision, compared where the engine tells one.
     pub model_revision: Option<String>,
-    /// Type of the weights (`--dtype` of the manifest's `serveArgs`), compared where the engine tells it.
+    /// Type of the weights, likewise.
     pub dtype: Option<String>,
-    /// Type of the cache (`--kv-cache-dtype`), likewise.
-    pub cache_dtype: Option<String>,
-    /// SHA-256 of the file's bytes, 64 hexadecimal digits.
-    pub digest: String,
 }
 
-impl Manifest {
-    /// Takes the types out of the arguments that the engine was launched with, as `--name value` or `--name=value`.
-    #[must_use]
-    pub fn with_arguments(self, arguments: &[String]) -> Manifest {
-        let dtype = argument(arguments, "--dtype").or(self.dtype);
-        let cache_dtype = argument(arguments, "--kv-cache-dtype").or(self.cache_dtype);
-        Manifest { dtype, cache_dtype, ..self }
+impl Deployed {
+    /// As the manifest of a profile says it, with the arguments as `engine` reads them. `auto` says nothing.
+    pub fn of(manifest: &Manifest, engine: Engine) -> Deployed {
+        Deployed {
+            engine_version: manifest.engine_version.clone(),
+            model_revision: manifest.model_revision.clone(),
+            dtype: manifest.geometry(engine).dtype.filter(|dtype| dtype != "auto"),
+        }
     }
-}
-
-/// `auto` says nothing.
-fn argument(arguments: &[String], name: &str) -> Option<String> {
-    let words = || arguments.iter().flat_map(|argument| argument.split_whitespace());
-    let apart = words().zip(words().skip(1)).find(|(word, _)| *word == name).map(|(_, value)| value);
-    let joined = || words().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    apart.or_else(joined).filter(|value| *value != "auto").map(str::to_owned)
 }
 
 /// What an engine says of itself. Everything may be missing: engines and versions tell differently much.
@@ -57,8 +48,6 @@ pub struct Told {
     pub event_port: Option<u16>,
     /// Type of the weights.
     pub dtype: Option<String>,
-    /// Type of the cache.
-    pub cache_dtype: Option<String>,
     /// Names the process that answered: its start.
     pub started: Option<u64>,
 }
@@ -73,21 +62,20 @@ impl Told {
 
     fn identity(&self, terms: &Terms) -> Option<Reason> {
         let is_served = terms.model.is_empty() || self.models.contains(&terms.model);
-        let is_deployed = terms.manifest.as_ref().is_none_or(|manifest| {
-            is(self.version.as_deref(), Some(&manifest.engine_version))
-                && is(self.revision.as_deref(), manifest.model_revision.as_deref())
+        let is_deployed = terms.deployed.as_ref().is_none_or(|own| {
+            is(self.version.as_deref(), Some(&own.engine_version))
+                && is(self.revision.as_deref(), own.model_revision.as_deref())
         });
         (!is_served || !is_deployed).then_some(Reason::IdentityMismatch)
     }
 
     fn geometry(&self, terms: &Terms) -> Option<Reason> {
-        let manifest = terms.manifest.as_ref();
+        let deployed = terms.deployed.as_ref();
         let fits = is(self.block_size, Some(terms.block_size))
             && is(self.ranks, Some(terms.ranks.into()))
             && is(self.event_port, terms.event_port)
             && is(self.algorithm.as_deref(), terms.algorithm.as_deref())
-            && is(self.dtype.as_deref(), manifest.and_then(|own| own.dtype.as_deref()))
-            && is(self.cache_dtype.as_deref(), manifest.and_then(|own| own.cache_dtype.as_deref()))
+            && is(self.dtype.as_deref(), deployed.and_then(|own| own.dtype.as_deref()))
             && self.publishes != Some(false);
         (!fits).then_some(Reason::EngineGeometryMismatch)
     }

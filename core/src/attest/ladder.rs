@@ -5,7 +5,7 @@
 //! Each question has a [`Ticket`]. A change makes the tickets before it worthless, so that an answer of the engine as it
 //! was never proves anything of the engine as it is.
 
-use super::{Cadence, Echo, Manifest, Reason, Surface, Told};
+use super::{Cadence, Deployed, Echo, Reason, Surface, Told};
 use crate::engine::Engine;
 use crate::{Nanos, SECOND};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Terms {
     /// The port of rank 0's events, where the engine has such.
     pub event_port: Option<u16>,
     /// What was deployed; `None`: nothing says.
-    pub manifest: Option<Manifest>,
+    pub deployed: Option<Deployed>,
     /// For each fixture the tokens that the engine has to make of it.
     pub fixtures: Vec<Vec<u32>>,
     /// Whether chats are routed by blocks too.

@@ -14,11 +14,7 @@ fn terms(engine: Engine, ranks: u8) -> Terms {
         algorithm: (engine == Engine::Vllm).then(|| "sha256_cbor".into()),
         ranks,
         event_port: None,
-        manifest: Some(Manifest {
-            engine_version: "0.31.0".into(),
-            digest: "d".into(),
-            ..Manifest::default()
-        }),
+        deployed: Some(Deployed { engine_version: "0.31.0".into(), ..Deployed::default() }),
         fixtures: vec![vec![1, 2], vec![3]],
         chats: true,
     }

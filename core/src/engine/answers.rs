@@ -3,7 +3,7 @@
 
 use super::attest::Questions;
 use super::contract::{ContractFault, Recipe, Terms};
-use super::launch::LaunchFlags;
+use super::launch::{LaunchAsk, LaunchFault, LaunchFlags, LaunchLine};
 use super::pairing::Pairing;
 use super::telemetry::Telemetry;
 use super::text::{Looped, Named, TextTerms};
@@ -40,6 +40,8 @@ pub(super) struct Answers {
     pub telemetry: Option<Telemetry>,
     /// What it is asked before a rule with a model profile routes by its blocks.
     pub questions: Option<Questions>,
+    /// The line that starts it so that it can be trusted.
+    pub launch: Option<fn(&LaunchAsk<'_>) -> Result<LaunchLine, LaunchFault>>,
     /// The folder of its probe fixtures within a profile's; empty: that itself.
     pub probe_folder: &'static str,
     /// The arguments that decide what its caches look like.
@@ -80,6 +82,7 @@ impl Answers {
         pairing: None,
         telemetry: None,
         questions: None,
+        launch: None,
         probe_folder: "",
         flags: LaunchFlags::NONE,
         family: |_| 0,

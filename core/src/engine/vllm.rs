@@ -2,6 +2,7 @@
 //! root that is the hash of the seed. Owns which version hashes what.
 
 mod attest;
+mod launch;
 mod pairing;
 
 use super::answers::Answers;
@@ -55,6 +56,7 @@ pub(super) const ANSWERS: Answers = Answers {
         lookups: Some(["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"]),
     }),
     questions: Some(attest::QUESTIONS),
+    launch: Some(launch::line),
     flags: LaunchFlags {
         block_size: Some("--block-size"),
         ranks: Some("--data-parallel-size"),

@@ -1,7 +1,6 @@
-//! Whether a rule may be bound to the profile that it names, and what of it may change later. Owns these refusals, their
-//! status and their cure; pure.
+//! Whether a rule may be bound to the profile that it names. Owns these refusals, their status and their cure; pure.
 
-use super::binding::{ProfileTerms, digest};
+use super::binding::digest;
 use super::registry::{Published, Registry};
 use super::{Api, Profile};
 use crate::rule::{KvExact, Rule};
@@ -62,20 +61,6 @@ pub enum AdmissionFault {
         /// The rule's model.
         model: String,
     },
-    /// `kvExactApiMode` of a rule that exists is another.
-    ApiModeFixed {
-        /// What it is.
-        was: &'static str,
-        /// What was asked for.
-        asked: &'static str,
-    },
-    /// `kvModelProfile` of a bound rule is another.
-    ProfileFixed {
-        /// What it is.
-        was: String,
-        /// What was asked for.
-        asked: String,
-    },
 }
 
 impl AdmissionFault {
@@ -83,7 +68,6 @@ impl AdmissionFault {
     pub const fn status(&self) -> u16 {
         match self {
             AdmissionFault::NoTokenizer { .. } => 412,
-            AdmissionFault::ApiModeFixed { .. } | AdmissionFault::ProfileFixed { .. } => 409,
             _ => 400,
         }
     }
@@ -97,8 +81,6 @@ impl AdmissionFault {
             AdmissionFault::Api { .. } => "profile_api_unsupported",
             AdmissionFault::Renderer { .. } => "profile_renderer_missing",
             AdmissionFault::NoTokenizer { .. } => "KV_EXACT_TOKENIZER_UNLOADABLE",
-            AdmissionFault::ApiModeFixed { .. } => "api_mode_fixed",
-            AdmissionFault::ProfileFixed { .. } => "model_profile_fixed",
         }
     }
 
@@ -106,14 +88,8 @@ impl AdmissionFault {
     pub const fn member(&self) -> &'static str {
         match self {
             AdmissionFault::NoModel { .. } => "serviceArguments.model_name",
-            AdmissionFault::ApiModeFixed { .. } => "serviceArguments.kvExactApiMode",
             _ => "serviceArguments.kvModelProfile",
         }
-    }
-
-    /// Whether the rule may be served without exact routing until what is missing is there.
-    pub const fn can_pass(&self) -> bool {
-        !matches!(self, AdmissionFault::ApiModeFixed { .. } | AdmissionFault::ProfileFixed { .. })
     }
 }
 
@@ -153,13 +129,6 @@ impl fmt::Display for AdmissionFault {
                 "there is no tokenizer of {model:?}: the profile {id:?} pins none and its folder below tokenizers/ has \
                  none; pin tokenizerArtifact"
             ),
-            AdmissionFault::ApiModeFixed { was, asked } => write!(
-                f,
-                "cant modify rule kv exact api mode from {was:?} to {asked:?} (delete and recreate)"
-            ),
-            AdmissionFault::ProfileFixed { was, asked } => {
-                write!(f, "cant modify rule kv model profile from {was:?} to {asked:?} (delete and recreate)")
-            }
         }
     }
 }
@@ -216,20 +185,4 @@ fn missing_renderer(exact: &KvExact, profile: &Profile) -> Option<String> {
     }
     let named = profile.renderer_engine.as_deref().is_some_and(|name| !name.is_empty());
     (!named).then(|| "name rendererEngine".into())
-}
-
-/// Whether a rule may be replaced by one with these terms: an API mode stays, and so does a profile; one may be
-/// attached where there was none.
-pub fn may_follow(before: Option<&ProfileTerms>, after: Option<&ProfileTerms>) -> Result<(), AdmissionFault> {
-    let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
-    if before.declared != after.declared {
-        return Err(AdmissionFault::ApiModeFixed {
-            was: before.declared.word(),
-            asked: after.declared.word(),
-        });
-    }
-    if !before.id.is_empty() && before.id != after.id {
-        return Err(AdmissionFault::ProfileFixed { was: before.id.clone(), asked: after.id.clone() });
-    }
-    Ok(())
 }

@@ -30,8 +30,7 @@ fn read_info(body: &[u8], told: &mut Told) -> bool {
     told.block_size = number(&events["block_size"]).or_else(|| number(&info["page_size"]));
     told.publishes = Some(events.is_object() && events["publisher"] != "null");
     told.event_port = number(&events["endpoint_port_base"]);
-    let given = |name: &str| text(&info[name]).filter(|value| value != "auto");
-    (told.dtype, told.cache_dtype) = (given("dtype"), given("kv_cache_dtype"));
+    told.dtype = text(&info["dtype"]).filter(|value| value != "auto");
     told.started = info["startup_time"].as_f64().map(f64::to_bits);
     told.version.is_some()
 }

@@ -37,8 +37,6 @@ fn read_metrics(body: &[u8], told: &mut Told) -> bool {
                 let unit = number("prefix_match_unit").or_else(|| number("hash_block_size"));
                 told.block_size = unit.or_else(|| number("block_size"));
                 told.algorithm = sample.label("prefix_caching_hash_algo").map(str::to_owned);
-                let given = sample.label("cache_dtype").filter(|value| *value != "auto");
-                told.cache_dtype = given.map(str::to_owned);
                 is_found = true;
             }
             _ => {}
