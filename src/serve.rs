@@ -111,6 +111,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     raise_open_files();
     let environment = Arc::new(environment());
     plan.settings.pair_phase = environment.pair_phase;
+    plan.connections = environment.connections;
     let known = known(args)?;
     let texts = texts(args)?;
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan, known.bytes, texts.bytes)?));
@@ -185,7 +186,7 @@ fn plan(args: &ServeArgs) -> Result<Plan, String> {
     }
     let mut sizes = Sizes::default();
     sizes.completions = args.completions.unwrap_or(sizes.completions).max(2);
-    Ok(Plan { shards, cores: pinned, sizes, settings, seed: random() })
+    Ok(Plan { shards, cores: pinned, sizes, settings, connections: None, seed: random() })
 }
 
 /// The index of blocks: a quarter of `--memory` unless the operator says otherwise.

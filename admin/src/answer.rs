@@ -33,6 +33,11 @@ impl Answer {
         Answer::json(200, &json!({"result": "Success"}))
     }
 
+    /// A file of the web page.
+    pub fn asset(content_type: &'static str, text: &str) -> Answer {
+        Answer { status: 200, content_type, header: None, body: text.into() }
+    }
+
     /// A page of metrics.
     pub fn metrics(text: String) -> Answer {
         Answer { status: 200, content_type: PROMETHEUS_TEXT, header: None, body: text.into_bytes() }

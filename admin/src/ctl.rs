@@ -6,6 +6,7 @@ mod explain;
 mod follow;
 mod kv;
 mod lb;
+mod service;
 mod show;
 mod verbs;
 
@@ -83,6 +84,14 @@ pub enum Verb {
     Shards,
     /// What is known of the engines' KV caches.
     Kv(kv::KvArgs),
+    /// Begin or end maintenance, or tell what still runs.
+    Maintenance(service::MaintenanceArgs),
+    /// Take hosts of endpoints out of service, and back.
+    Endpoint {
+        /// What.
+        #[command(subcommand)]
+        verb: service::EndpointVerb,
+    },
     /// The models whose text can be tokenized, and what is wrong with them.
     Models,
     /// Where the last requests went, and why: overlap, prediction, who was passed over.
@@ -239,6 +248,8 @@ pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
             printer.answer(&answer, show::models)
         }
         Verb::Kv(args) => kv::run(&client, args.verb.as_ref(), &mut printer),
+        Verb::Maintenance(args) => service::maintenance(&client, args, &mut printer),
+        Verb::Endpoint { verb } => service::endpoint(&client, verb, &mut printer),
         Verb::Explain(args) => explain::run(&client, args, &mut printer),
         Verb::Receipts { follow: false, last } => {
             let answer = client.get(&format!("/netlox/v1/receipts?last={last}"))?;
@@ -357,4 +368,4 @@ fn follow_stream(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

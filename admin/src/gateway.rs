@@ -1,7 +1,9 @@
 //! The admin thread's state. Owns the rules and table in force, how far down the gateway is, and what is
 //! told of it; must never touch a file: [`crate::change`] does, in its order.
 
+use crate::attest::run::SharedAttestor;
 use crate::health::run::SharedProbers;
+use crate::out_of_service::OutOfService;
 use crate::refusal::Refusal;
 use crate::rules::{Origin, Reading, RuleSet};
 use crate::store::{Snapshot, Store};
@@ -76,10 +78,14 @@ pub struct Gateway {
     pub persist_fault: Option<String>,
     /// When rules were restored last, and to which generation.
     pub last_restore: Option<(Duration, u64)>,
+    /// What the operator has taken out of service.
+    pub out_of_service: OutOfService,
     /// Whether metrics are served.
     pub serves_metrics: bool,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
+    /// What is proven of rules with a model profile.
+    pub attestor: SharedAttestor,
     /// The scrapers of its endpoints' load.
     pub scrapers: SharedScrapers,
     /// Who may ask the event core at the same time: few, so that its slowness fills no pool of threads.
@@ -105,8 +111,10 @@ impl Gateway {
             boot: Boot::default(),
             persist_fault: None,
             last_restore: None,
+            out_of_service: OutOfService::default(),
             serves_metrics: true,
             probers: SharedProbers::default(),
+            attestor: SharedAttestor::default(),
             scrapers: SharedScrapers::default(),
             kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
             store: Arc::new(store),
@@ -123,7 +131,7 @@ impl Gateway {
     /// The same with a body that was given as `text`.
     pub fn with_text(&self, body: &Value, text: &str) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert_text(body, text, &self.outside.reading(Origin::Asked))?.changed {
+        match rules.upsert(body, text, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }
@@ -136,7 +144,15 @@ impl Gateway {
 
     /// The table after this one, made of `rules`.
     pub fn next_table(&mut self, rules: &RuleSet) -> Arc<Table> {
-        Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()))
+        let now = (self.outside.now)();
+        let next = Table::next(&self.table, rules.rules(), &mut self.next_number, now);
+        self.out_of_service.apply(&next, now);
+        Arc::new(next)
+    }
+
+    /// Makes the table in force obey what is out of service.
+    pub fn obey(&self) {
+        self.out_of_service.apply(&self.table, (self.outside.now)());
     }
 
     /// Takes over what is in force and durable.
@@ -216,11 +232,22 @@ pub fn upserted(
     bodies: &[Value],
     reading: &Reading<'_>,
 ) -> Result<(RuleSet, usize), Refusal> {
+    let texts: Vec<String> = bodies.iter().map(Value::to_string).collect();
+    upserted_texts(rules, bodies, &texts, reading)
+}
+
+/// The same with bodies that were given as `texts`.
+pub fn upserted_texts(
+    rules: &RuleSet,
+    bodies: &[Value],
+    texts: &[String],
+    reading: &Reading<'_>,
+) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
     let mut seen = HashMap::new();
     let mut changed = 0;
-    for (index, body) in bodies.iter().enumerate() {
-        let done = next.upsert(body, reading).map_err(|refusal| match refusal {
+    for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
+        let done = next.upsert(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
             Refusal::Profile { fault, .. } => Refusal::Profile { index: Some(index), fault },
             other => other,

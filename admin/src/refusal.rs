@@ -121,6 +121,17 @@ pub enum Refusal {
     Install(InstallFault),
     /// The gateway is going down.
     Draining,
+    /// The gateway is in maintenance.
+    Maintenance,
+    /// A member of a body has no meaning.
+    UnknownMember {
+        /// Its name.
+        name: String,
+        /// Those that have one.
+        known: String,
+    },
+    /// No rule names an endpoint there.
+    NoEndpointAt(String),
     /// No such path.
     NoPath(String),
     /// The path exists, not with this method.
@@ -176,6 +187,7 @@ impl Refusal {
             Refusal::Body { fault, .. } => fault.status,
             Refusal::Profile { fault, .. } => fault.status(),
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
+            Refusal::UnknownMember { .. } => 400,
             Refusal::NoSnapshot(_)
             | Refusal::NotPatchable { .. }
             | Refusal::Twice { .. }
@@ -188,6 +200,7 @@ impl Refusal {
             | Refusal::NoReceipt(_)
             | Refusal::NotAttached { .. }
             | Refusal::NoHost(_)
+            | Refusal::NoEndpointAt(_)
             | Refusal::NoProfile(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
@@ -197,7 +210,7 @@ impl Refusal {
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
             Refusal::TooLarge(_) => 413,
-            Refusal::Draining | Refusal::KvSilent | Refusal::MetricsOff => 503,
+            Refusal::Draining | Refusal::Maintenance | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
     }
@@ -215,6 +228,8 @@ impl Refusal {
             Refusal::NotPatchable { .. } => "not_patchable",
             Refusal::NotAttached { .. } => "no_such_endpoint",
             Refusal::NoHost(_) => "no_such_host",
+            Refusal::NoEndpointAt(_) => "no_such_endpoint",
+            Refusal::UnknownMember { .. } => "unknown_member",
             Refusal::NoProfile(_) => "no_such_profile",
             Refusal::MetricsOff => "metrics_off",
             Refusal::NoSnapshot(_) => "no_snapshot",
@@ -233,6 +248,7 @@ impl Refusal {
             Refusal::Disk { .. } => "disk_unwritable",
             Refusal::Install(_) => "address_unavailable",
             Refusal::Draining => "gateway_draining",
+            Refusal::Maintenance => "maintenance",
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
             Refusal::NoToken => "invalid_token",
@@ -267,6 +283,8 @@ impl Refusal {
                 json!({"member": "endpoints", "value": endpoint.to_string()})
             }
             Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
+            Refusal::UnknownMember { name, known } => json!({"member": name, "allowed": known}),
+            Refusal::NoEndpointAt(host) => json!({"member": "hostName", "value": host}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
             }
@@ -291,22 +309,10 @@ fn said(word: &str) -> &str {
     if word.is_empty() { "left open" } else { word }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refusal {
+    /// The sentences of the control plane: what of a rule is fixed, its history, snapshots, switches, tokens.
+    fn say_of_control(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
-            Refusal::Body { index: None, fault } => write!(f, "{fault}"),
-            Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
-            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
-            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
-            Refusal::Twice { first, index } => write!(
-                f,
-                "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
-                index + 1,
-                first + 1
-            ),
-            Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
-            Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
             Refusal::Fixed { fixed, id, vip, was, asked } => write!(
                 f,
                 "cant modify rule {} (delete and recreate): serviceArguments.{} is {}, the rule {id} at {vip} is for {}",
@@ -336,6 +342,30 @@ impl fmt::Display for Refusal {
             Refusal::MetricsOff => {
                 write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
             }
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
+            _ => f.write_str(self.code()),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
+            Refusal::Body { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Twice { first, index } => write!(
+                f,
+                "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
+                index + 1,
+                first + 1
+            ),
+            Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
+            Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {
@@ -376,14 +406,23 @@ impl fmt::Display for Refusal {
             }
             Refusal::Install(fault) => write!(f, "{}", fault.message),
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
+            Refusal::Maintenance => write!(
+                f,
+                "the gateway is in maintenance and takes no changes; end it with PUT /netlox/v1/maintenance \
+                 {{\"enabled\": false}}"
+            ),
+            Refusal::UnknownMember { name, known } => {
+                write!(f, "the member {name} is not known; there are {known}")
+            }
+            Refusal::NoEndpointAt(host) => {
+                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
+            }
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
-            Refusal::NoToken => {
-                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
-            }
             Refusal::Foreign(cause) => write!(f, "{cause}"),
             Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
+            _ => self.say_of_control(f),
         }
     }
 }

@@ -4,11 +4,12 @@
 use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
+use crate::page;
 use crate::refusal::Refusal;
 use crate::rest::forms::{self, Form};
 use crate::rest::{
-    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, models, openapi, params, profiles,
-    snapshot, status,
+    attest, capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models,
+    openapi, overview, params, profiles, snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -185,15 +186,19 @@ const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 /// The table, a part for each subject: a new path is a line in its subject's file.
 const PARTS: &[&[Route]] = &[
     INDEX,
+    attest::ROUTES,
     capabilities::ROUTES,
     diagnostics::ROUTES,
     explain::ROUTES,
     hosts::ROUTES,
     kv::ROUTES,
     load_balancer::ROUTES,
+    maintenance::ROUTES,
     models::ROUTES,
     history::ROUTES,
     openapi::ROUTES,
+    overview::ROUTES,
+    page::ROUTES,
     params::ROUTES,
     profiles::ROUTES,
     snapshot::ROUTES,
@@ -210,7 +215,7 @@ pub type Params = Vec<(&'static str, String)>;
 
 /// The row for a request and the values of its path.
 pub fn find(method: &str, path: &str) -> Result<(&'static Route, Params), Refusal> {
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let path = if path == "/" { page::PATH } else { path.trim_end_matches('/') };
     let mut allowed = Vec::new();
     for route in routes() {
         if let Some(params) = fit(route.path, path) {

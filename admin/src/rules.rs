@@ -117,17 +117,8 @@ impl RuleSet {
     /// Creates or replaces by key, or as `oper` says adds endpoints to the rule of that key or takes some away. A body
     /// without `id` keeps the id of the rule it replaces, or takes a fresh one. What is fixed stays. Endpoints that stay
     /// keep their order, so that an index keeps its meaning as long as none before it goes.
-    pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
-        self.upsert_text(given, &given.to_string(), reading)
-    }
-
-    /// [`RuleSet::upsert`] of a body that was given as `text`, which is what its history keeps.
-    pub fn upsert_text(
-        &mut self,
-        given: &Value,
-        text: &str,
-        reading: &Reading<'_>,
-    ) -> Result<Upserted, Refusal> {
+    /// The history keeps `text`, as which the body came.
+    pub fn upsert(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
         match attach::oper(given) {
             attach::ATTACH => self.attach(given, reading),
             attach::DETACH => self.detach(given, reading),
@@ -368,7 +359,7 @@ mod tests {
             members["model_name"] = json!(model);
             members["path_prefix"] = json!(path);
             members["path_match_mode"] = json!(if path.is_empty() { "disabled" } else { "prefix" });
-            rules.upsert(&given, &reading()).unwrap();
+            rules.upsert(&given, "", &reading()).unwrap();
         }
         rules
     }
@@ -412,8 +403,8 @@ mod tests {
         };
         let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
         for (a, b) in [(9001, 9003), (9002, 9002), (9003, 9001)] {
-            one.upsert(&named(a), &reading()).unwrap();
-            other.upsert(&named(b), &reading()).unwrap();
+            one.upsert(&named(a), "", &reading()).unwrap();
+            other.upsert(&named(b), "", &reading()).unwrap();
         }
         assert_eq!(one.bodies(), other.bodies());
     }

@@ -135,11 +135,12 @@ async fn serve_until(
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
     tokio::task::spawn_local(scrape(&gateway.borrow(), options.scrape_interval));
+    tokio::task::spawn_local(crate::attest::run::watch(gateway.clone()));
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::compat::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
     tokio::task::spawn_local(crate::profiles::watch(gateway.clone()));
-    tokio::task::spawn_local(crate::trust::counters::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())
@@ -150,7 +151,7 @@ fn probe(gateway: &Gateway) -> impl Future<Output = ()> + use<> {
     follow(gateway.tables(), gateway.probers.clone(), gateway.outside.clone())
 }
 
-/// The task that keeps asking engines for their load where rules need it.
+/// The task that keeps asking engines for their load and counters where rules need them.
 fn scrape(gateway: &Gateway, interval: Duration) -> impl Future<Output = ()> + use<> {
     let interval = interval.max(SCRAPE_INTERVAL_MIN).as_nanos() as u64;
     telemetry::run::follow(gateway.tables(), gateway.scrapers.clone(), gateway.outside.clone(), interval)
@@ -229,7 +230,11 @@ mod tests;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod maintenance_tests;
+#[cfg(test)]
 mod matrix_tests;
+#[cfg(test)]
+mod page_tests;
 #[cfg(test)]
 mod profile_tests;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::answer::Answer;
 use crate::change::change;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
+use crate::rest::maintenance;
 use crate::routes::{self, Call, Handler};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -122,7 +123,13 @@ async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> rout
     match route.handler {
         Handler::Own(handler) => handler(&gateway.borrow(), &call),
         Handler::Switch(handler) => handler(&mut gateway.borrow_mut(), &call),
-        Handler::Change(handler) => change(&gateway, |gateway| handler(gateway, &call)).await,
+        Handler::Change(handler) => {
+            let want = |gateway: &Gateway| {
+                maintenance::check_change(gateway, route)?;
+                handler(gateway, &call)
+            };
+            change(&gateway, want).await
+        }
         Handler::Reports(handler) => {
             let reports = reports(&gateway).await;
             handler(&gateway.borrow(), &call, &reports)

@@ -143,11 +143,6 @@ impl Engine {
         self.answers().prefix_closed
     }
 
-    /// Its counters of prompt tokens looked up in the prefix cache and found there, if it has them at `/metrics`.
-    pub const fn prefix_counters(self) -> Option<[&'static str; 2]> {
-        self.answers().prefix_counters
-    }
-
     /// Whether a request can name the data-parallel rank that is to serve it, in `X-Data-Parallel-Rank`.
     pub const fn takes_rank(self) -> bool {
         self.answers().takes_rank

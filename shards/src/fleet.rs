@@ -7,8 +7,10 @@ use crate::flow::Flow;
 use crate::gate::Desk;
 use crate::loader::{Loader, Told};
 use crate::models::Models;
+use crate::prompt;
 use crate::settings::Settings;
 use crate::tokenize::Text;
+use crate::valve::Valve;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,8 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, ShardReport};
-use warmpath_core::profile::registry::Registry;
+use warmpath_core::engine::Engine;
+use warmpath_core::profile::{self, registry::Registry};
 use warmpath_core::table::Table;
+use warmpath_prompt::{Api, Date};
 use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
 
 /// How long the admin thread waits for a shard's report.
@@ -35,6 +39,8 @@ pub struct Plan {
     pub sizes: Sizes,
     /// Bounds and times.
     pub settings: Settings,
+    /// Client connections that are served at once; `None`: all.
+    pub connections: Option<u32>,
     /// Seed of request ids.
     pub seed: u64,
 }
@@ -67,6 +73,8 @@ pub struct Fleet {
     /// What the loader published last.
     models: Arc<Mutex<Arc<Models>>>,
     tell: Sender<Told>,
+    /// Time since the Unix epoch, for templates that print the date.
+    wall: fn() -> Duration,
 }
 
 #[derive(Clone)]
@@ -112,14 +120,16 @@ impl Fleet {
             budget: budget.clone(),
             models: Arc::default(),
             tell: blocks.text.teller(),
+            wall: blocks.text.wall,
         };
         let mut threads = Threads::new();
+        let valve = plan.connections.map(|most| Arc::new(Valve::new(most)));
         for (shard, desk) in Desk::row(plan.shards).into_iter().enumerate() {
             let (orders, inbox) = unbounded();
             let (ready, started) = bounded(1);
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
             let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
-            let own = Own { shard, exact, desk };
+            let own = Own { shard, exact, desk, valve: valve.clone() };
             let run = move || run_shard(own, &plan, budget, make, inbox, ready);
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
@@ -225,6 +235,16 @@ impl DataPlane for Fleet {
         }
     }
 
+    fn tokens(&self, model: &str, engine: Engine, api: profile::Api, body: &[u8]) -> Option<Vec<u32>> {
+        let model = lock(&self.models).find(model, engine).cloned().ok()?;
+        let today = i64::try_from((self.wall)().as_secs()).ok().map(Date::of_unix);
+        let api = match api {
+            profile::Api::Completions => Api::Completions,
+            profile::Api::Chat => Api::Chat,
+        };
+        prompt::ids(&model, api, body, today)
+    }
+
     fn models(&self) -> Vec<ModelReport> {
         lock(&self.models).reports()
     }
@@ -267,6 +287,7 @@ struct Own {
     shard: usize,
     exact: Exact,
     desk: Desk,
+    valve: Option<Arc<Valve>>,
 }
 
 /// The life of a shard's thread.
@@ -278,7 +299,7 @@ fn run_shard<R: Ring>(
     inbox: Receiver<Order>,
     ready: Sender<Result<Arc<dyn Wake>, String>>,
 ) -> Result<(), ShardFault> {
-    let Own { shard, exact, desk } = own;
+    let Own { shard, exact, desk, valve } = own;
     if let Some(core) = plan.cores.get(shard % plan.cores.len().max(1)) {
         core_affinity::set_for_current(core_affinity::CoreId { id: *core });
     }
@@ -294,6 +315,7 @@ fn run_shard<R: Ring>(
         Flow::new(ring, plan.sizes, plan.settings, budget, exact, plan.seed ^ (shard as u64) << 32);
     flow.begin_turns_with(shard as u32);
     flow.sit_at(desk);
+    valve.into_iter().for_each(|valve| flow.behind(valve));
     let _ = ready.send(Ok(waker));
     let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };
     let mut closing = false;

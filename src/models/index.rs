@@ -171,7 +171,7 @@ impl Model {
             return Err("an id has letters, digits, and . _ - behind the first".into());
         }
         let revision = self.revision.iter().filter(|own| !is_safe_path(own) || own.contains('/'));
-        if let Some(revision) = revision.last() {
+        if let Some(revision) = revision.next_back() {
             return Err(format!("revision {revision:?}: use letters, digits, and . _ -"));
         }
         let rows = self.engines.values();

@@ -24,6 +24,7 @@ mod profiles;
 mod rejects;
 mod relay;
 mod routing;
+mod secrets;
 mod selectors;
 mod sessions;
 mod streams;

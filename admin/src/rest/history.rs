@@ -9,7 +9,7 @@ use crate::routes::{Answered, Call, Query, Route};
 use crate::rules::{Applied, Entry, means};
 use serde_json::{Map, Value, json};
 
-const ID: &str = "the number of a change, as the history tells it";
+const NUMBER: &str = "the number of a change, as the history tells it";
 
 /// Rows of histories.
 pub const ROUTES: &[Route] = &[
@@ -26,7 +26,7 @@ pub const ROUTES: &[Route] = &[
         "apply one of them again; without mode=commit it only tells what would change",
     )
     .gives(&forms::ROLLED_BACK)
-    .query(&[Query::must("number", ID), Query::may("mode", "commit, or dry-run")]),
+    .query(&[Query::must("number", NUMBER), Query::may("mode", "commit, or dry-run")]),
 ];
 
 fn history(gateway: &Gateway, call: &Call) -> Answered {
@@ -40,7 +40,7 @@ fn history(gateway: &Gateway, call: &Call) -> Answered {
 fn rollback(gateway: &Gateway, call: &Call) -> Result<Wanted, Refusal> {
     let id = call.param("id");
     let entry = &gateway.rules.entries()[gateway.rules.by_id(id)?];
-    call.needed("number", ID)?;
+    call.needed("number", NUMBER)?;
     let number = call.number("number", 0)?;
     let applied = entry.history.find(number).ok_or(Refusal::NoChange { id: id.into(), number })?;
     let body = serde_json::from_str(&applied.text).map_err(|e| Refusal::NotJson(e.to_string()))?;

@@ -2,13 +2,14 @@
 
 use crate::answer::Answer;
 use crate::change::Wanted;
-use crate::gateway::{Gateway, upserted};
+use crate::gateway::{Gateway, upserted_texts};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
 use crate::rest::patch::patch;
 use crate::rest::{forms, gate};
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use crate::rules::{Entry, Origin, RuleSet, Selection, address, address_of};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
@@ -99,7 +100,11 @@ pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
     let Value::Array(bodies) = call.json()? else {
         return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
     };
-    let (rules, changed) = upserted(&gateway.rules, &bodies, &gateway.outside.reading(Origin::Asked))?;
+    let raw: Vec<&RawValue> =
+        serde_json::from_slice(&call.body).map_err(|e| Refusal::NotJson(e.to_string()))?;
+    let texts: Vec<String> = raw.iter().map(|body| body.get().to_string()).collect();
+    let reading = gateway.outside.reading(Origin::Asked);
+    let (rules, changed) = upserted_texts(&gateway.rules, &bodies, &texts, &reading)?;
     let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
     Ok(Wanted { rules: (changed > 0).then_some(rules), answer, then: None })
 }
@@ -259,9 +264,10 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(address) = address_of(endpoint) else { continue };
         let state = service.endpoints.iter().find(|s| s.address() == address);
-        let word = match state.is_some_and(|s| service.is_healthy(s, now)) {
-            true => "active",
-            false => "inactive",
+        let word = match state {
+            Some(state) if state.is_drained() => "draining",
+            Some(state) if service.is_healthy(state, now) => "active",
+            _ => "inactive",
         };
         endpoint["state"] = word.into();
     }

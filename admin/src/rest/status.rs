@@ -1,12 +1,13 @@
 //! Handlers that show the gateway: readiness, metrics, shards, receipts.
 
 use crate::answer::Answer;
+use crate::compat;
 use crate::gateway::Gateway;
 use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
 use crate::refusal::Refusal;
-use crate::rest::{forms, models};
+use crate::rest::{forms, maintenance, models};
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
@@ -32,6 +33,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     if gateway.phase != DrainPhase::Serving {
         reasons.push("the gateway is going down".to_string());
     }
+    reasons.extend(maintenance::reason(gateway));
     if reports.is_empty() {
         reasons.push("no shard answers".to_string());
     }
@@ -39,10 +41,12 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     let mut warnings = boot.notes.clone();
     warnings.extend(gateway.persist_fault.clone());
     warnings.extend(gateway.rules.warnings());
+    warnings.extend(compat::warnings(&gateway.table));
     warnings.extend(health::warnings(&gateway.table));
+    warnings.extend(maintenance::warnings(gateway));
     warnings.extend(models::warnings(&*gateway.outside.data_plane));
     let ready = reasons.is_empty();
-    let body = json!({
+    let mut body = json!({
         "ready": ready,
         "reasons": reasons,
         "warnings": warnings,
@@ -65,6 +69,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
             json!({"succeeded": true, "at": at.as_secs(), "generation": generation})
         }),
     });
+    body.as_object_mut().into_iter().for_each(|body| body.extend(maintenance::state(gateway, reports)));
     Ok(Answer::json(if ready { 200 } else { 503 }, &body))
 }
 
@@ -77,12 +82,15 @@ pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<
     let facts = Facts {
         table: &gateway.table,
         phase: gateway.phase,
+        maintenance: gateway.out_of_service.maintenance.is_some(),
+        connections: gateway.outside.environment.connections,
         now: (gateway.outside.now)(),
         wall: (gateway.outside.wall)(),
         resident: metrics::resident(&status),
         reports,
         kv,
         kv_endpoints: &endpoints(&gateway.table, kv),
+        attest: &gateway.attestor.borrow().facts((gateway.outside.now)()),
         scrapes: gateway.scrapers.borrow().counts(),
     };
     Ok(Answer::metrics(metrics::render(&facts)))
@@ -203,6 +211,7 @@ pub fn count_word(count: Count) -> &'static str {
         Count::Overflowed => "overflowed",
         Count::SlowClients => "slow_clients",
         Count::Ejections => "ejections",
+        Count::AcceptsHeld => "accepts_held",
         Count::BreakerOpenings => "breaker_openings",
         Count::BreakerClosings => "breaker_closings",
         Count::BreakerHeals => "breaker_heals",

@@ -25,12 +25,16 @@ fn the_last_ten_bodies_are_kept_to_the_letter_and_can_be_applied_again() {
         assert_eq!(gateway.tcp("POST", LB, &weighted("a", 9001, weight)).0, 200);
     }
     assert_eq!(gateway.tcp("POST", LB, &weighted("a", 9001, 12)).0, 409, "no change, no entry");
+    let list = format!("[ {} ]", weighted("b", 9002, 1).trim());
+    assert_eq!(gateway.tcp("POST", "/netlox/v1/rules", &list).0, 200);
     drop(gateway);
     let gateway = Running::with(options(folder.path()), &FakePlane::new());
     let (status, history) = gateway.tcp("GET", &format!("{LB}/id/a/history"), "");
     let changes = history["changes"].as_array().unwrap();
     assert_eq!((status, changes.len(), &changes[0]["number"]), (200, 10, &json!(3)));
     assert_eq!(changes[0]["body"], weighted("a", 9001, 3));
+    let of_list = gateway.tcp("GET", &format!("{LB}/id/b/history"), "").1;
+    assert_eq!(of_list["changes"][0]["body"], weighted("b", 9002, 1).trim());
 
     let rollback = |query: &str| gateway.tcp("POST", &format!("{LB}/id/a/rollback?{query}"), "");
     let (status, report) = rollback("number=3");

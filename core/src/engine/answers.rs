@@ -28,8 +28,6 @@ pub(super) struct Answers {
     pub bootstrap_port: bool,
     /// A rank that holds a block has all blocks before it.
     pub prefix_closed: bool,
-    /// Its counters, in Prometheus text at `/metrics`, of prompt tokens looked up in the prefix cache and found there.
-    pub prefix_counters: Option<[&'static str; 2]>,
     /// A request can name its rank in `X-Data-Parallel-Rank`.
     pub takes_rank: bool,
     /// The base model and the adapter that a request's `model` names together, if it does.
@@ -69,7 +67,6 @@ impl Answers {
         event_port: false,
         bootstrap_port: false,
         prefix_closed: false,
-        prefix_counters: None,
         takes_rank: false,
         split_model: |_| None,
         // Text parts are joined before any template sees them, as in TensorRT-LLM.

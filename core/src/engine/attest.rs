@@ -25,6 +25,8 @@ pub struct Questions {
     pub pages: &'static [Page],
     /// Where to `POST` a fixture for its tokens; `None`: nowhere.
     pub tokenize: Option<&'static str>,
+    /// Whether it tells its block hash in the words of a rule.
+    pub tells_hash: bool,
     pub(super) lacks: fn(&Told) -> Option<Reason>,
 }
 
@@ -75,3 +77,6 @@ pub(super) fn read_models(body: &[u8], told: &mut Told) -> bool {
     told.models = cards.iter().filter_map(|card| text(&card["id"])).collect();
     true
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
-    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page), lookups: None }),
     questions: Some(attest::QUESTIONS),
     launch: Some(launch::line),
     probe_folder: "sglang",

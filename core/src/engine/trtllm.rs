@@ -29,7 +29,7 @@ pub(super) const ANSWERS: Answers = Answers {
     pairing: Some(pairing::PAIRING),
     // Iteration statistics, with `enable_iter_perf_stats`: JSON, no Prometheus text. Each is handed out once, so that a
     // second reader of the page sees the others.
-    telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations }),
+    telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations, lookups: None }),
     questions: Some(attest::QUESTIONS),
     launch: Some(launch::line),
     probe_folder: "trtllm",

@@ -12,6 +12,7 @@ pub(super) const QUESTIONS: Questions = Questions {
     ],
     // `/_internal/tokenize` knows no chat and no special tokens.
     tokenize: None,
+    tells_hash: false,
     lacks,
 };
 
