@@ -21,12 +21,19 @@ pub struct Wanted {
     pub rules: Option<RuleSet>,
     /// The answer.
     pub answer: Answer,
+    /// What is done when the change was made.
+    pub then: Option<fn(&mut Gateway)>,
 }
 
 impl Wanted {
+    /// Nothing: the answer alone.
+    pub fn nothing(answer: Answer) -> Wanted {
+        Wanted { rules: None, answer, then: None }
+    }
+
     /// These rules, answered as every accepted change is.
     pub fn rules(rules: RuleSet) -> Wanted {
-        Wanted { rules: Some(rules), answer: Answer::success() }
+        Wanted { rules: Some(rules), answer: Answer::success(), then: None }
     }
 }
 
@@ -39,6 +46,9 @@ pub async fn change(gateway: &Shared, want: impl FnOnce(&Gateway) -> Result<Want
         // In a task of its own: it is made to its end even if the one who asked hangs up.
         let made = spawn_local(make(gateway.clone(), rules, turn)).await;
         made.unwrap_or_else(|ended| Err(gateway.borrow_mut().not_persisted(&ended.into())))?;
+    }
+    if let Some(then) = wanted.then {
+        then(&mut gateway.borrow_mut());
     }
     Ok(wanted.answer)
 }

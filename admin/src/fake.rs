@@ -145,9 +145,14 @@ impl Running {
 
     /// Starts with these options on `disk`.
     pub fn on(disk: Box<dyn Disk>, options: Options, plane: &Arc<FakePlane>) -> Running {
+        Running::outside(disk, options, outside(plane))
+    }
+
+    /// Starts with all of it given.
+    pub fn outside(disk: Box<dyn Disk>, options: Options, outside: Outside) -> Running {
         let (stop, stopped) = tokio::sync::mpsc::channel(2);
         let (started, address) = mpsc::channel();
-        let (given, outside) = (options.clone(), outside(plane));
+        let given = options.clone();
         let thread = std::thread::spawn(move || {
             run_until(&given, outside, disk, move |a| started.send(a).unwrap(), stopped, None).unwrap();
         });
@@ -193,6 +198,7 @@ impl Drop for Running {
 pub fn options(folder: &std::path::Path) -> Options {
     Options {
         admin: ([127, 0, 0, 1], 0).into(),
+        admin_tokens: None,
         socket: folder.join("ctl.sock"),
         state_dir: folder.join("state"),
         rules_file: None,

@@ -4,8 +4,14 @@
 use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
+use crate::page;
 use crate::refusal::Refusal;
-use crate::rest::{attest, explain, hosts, kv, load_balancer, models, params, profiles, status};
+use crate::rest::forms::{self, Form};
+use crate::rest::{
+    attest, capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models,
+    openapi, overview, params, profiles, snapshot, status,
+};
+use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
@@ -57,6 +63,12 @@ pub struct Route {
     pub doc: &'static str,
     /// The members of the query that mean something.
     pub query: &'static [Query],
+    /// Bytes that its body may have.
+    pub body_max: usize,
+    /// What its body is; `None`: it has none.
+    pub takes: Option<&'static Form>,
+    /// What it answers; `None`: text that is no JSON.
+    pub gives: Option<&'static Form>,
 }
 
 /// A member of a query.
@@ -85,7 +97,16 @@ impl Query {
 impl Route {
     /// A row; its query means nothing.
     pub const fn new(method: &'static str, path: &'static str, handler: Handler, doc: &'static str) -> Route {
-        Route { method, path, handler, doc, query: &[] }
+        Route {
+            method,
+            path,
+            handler,
+            doc,
+            query: &[],
+            body_max: BODY_MAX,
+            takes: None,
+            gives: Some(&forms::ANY),
+        }
     }
 
     /// A GET answered from the admin thread's own state.
@@ -104,7 +125,7 @@ impl Route {
         handler: fn(&Gateway, &Call) -> Result<Wanted, Refusal>,
         doc: &'static str,
     ) -> Route {
-        Route::new(method, path, Handler::Change(handler), doc)
+        Route::new(method, path, Handler::Change(handler), doc).gives(&forms::SUCCESS)
     }
 
     /// A GET that needs the shards' reports.
@@ -126,6 +147,30 @@ impl Route {
         Route::new(method, path, Handler::Kv(handler), doc)
     }
 
+    /// The same with bodies up to `bytes`.
+    pub const fn up_to(mut self, bytes: usize) -> Route {
+        self.body_max = bytes;
+        self
+    }
+
+    /// The same with a body.
+    pub const fn takes(mut self, form: &'static Form) -> Route {
+        self.takes = Some(form);
+        self
+    }
+
+    /// The same with this answer.
+    pub const fn gives(mut self, form: &'static Form) -> Route {
+        self.gives = Some(form);
+        self
+    }
+
+    /// The same with an answer that is no JSON.
+    pub const fn gives_text(mut self) -> Route {
+        self.gives = None;
+        self
+    }
+
     /// The same with these members of the query.
     pub const fn query(mut self, query: &'static [Query]) -> Route {
         self.query = query;
@@ -142,13 +187,21 @@ const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 const PARTS: &[&[Route]] = &[
     INDEX,
     attest::ROUTES,
+    capabilities::ROUTES,
+    diagnostics::ROUTES,
     explain::ROUTES,
     hosts::ROUTES,
     kv::ROUTES,
     load_balancer::ROUTES,
+    maintenance::ROUTES,
     models::ROUTES,
+    history::ROUTES,
+    openapi::ROUTES,
+    overview::ROUTES,
+    page::ROUTES,
     params::ROUTES,
     profiles::ROUTES,
+    snapshot::ROUTES,
     status::ROUTES,
 ];
 
@@ -162,7 +215,7 @@ pub type Params = Vec<(&'static str, String)>;
 
 /// The row for a request and the values of its path.
 pub fn find(method: &str, path: &str) -> Result<(&'static Route, Params), Refusal> {
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let path = if path == "/" { page::PATH } else { path.trim_end_matches('/') };
     let mut allowed = Vec::new();
     for route in routes() {
         if let Some(params) = fit(route.path, path) {
@@ -189,6 +242,24 @@ impl Call {
     /// The body as JSON.
     pub fn json(&self) -> Result<Value, Refusal> {
         serde_json::from_slice(&self.body).map_err(|e| Refusal::NotJson(e.to_string()))
+    }
+
+    /// The body as text; JSON is UTF-8.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+
+    /// Whether the call asks for more than to be told what it would do: `mode=commit`.
+    pub fn commits(&self) -> Result<bool, Refusal> {
+        match self.query("mode") {
+            Some("commit") => Ok(true),
+            None | Some("dry-run") => Ok(false),
+            Some(other) => Err(Refusal::Argument {
+                name: "mode",
+                value: other.into(),
+                allowed: "commit, or dry-run, which is also meant by nothing",
+            }),
+        }
     }
 
     /// The value of `{name}`; empty if the pattern has none.

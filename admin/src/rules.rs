@@ -4,10 +4,12 @@
 mod attach;
 mod bindings;
 mod fixed;
+mod history;
 
 pub use attach::address_of;
 pub use bindings::Bindings;
 pub use fixed::Fixed;
+pub use history::{Applied, History};
 
 use crate::hosts::Host;
 use crate::refusal::Refusal;
@@ -28,6 +30,8 @@ pub struct Entry {
     pub rule: Rule,
     /// Why it is served without the exact routing that its body asks for, if it is.
     pub without_exact: Option<BodyFault>,
+    /// The bodies that were applied, the last ten.
+    pub history: History,
 }
 
 impl Entry {
@@ -63,6 +67,8 @@ pub struct Reading<'a> {
     pub origin: Origin,
     /// The profiles that are published.
     pub registry: Arc<Registry>,
+    /// The time, in seconds of the Unix epoch.
+    pub at: u64,
 }
 
 impl Reading<'_> {
@@ -111,15 +117,16 @@ impl RuleSet {
     /// Creates or replaces by key, or as `oper` says adds endpoints to the rule of that key or takes some away. A body
     /// without `id` keeps the id of the rule it replaces, or takes a fresh one. What is fixed stays. Endpoints that stay
     /// keep their order, so that an index keeps its meaning as long as none before it goes.
-    pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+    /// The history keeps `text`, as which the body came.
+    pub fn upsert(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
         match attach::oper(given) {
             attach::ATTACH => self.attach(given, reading),
             attach::DETACH => self.detach(given, reading),
-            _ => self.replace(given, reading),
+            _ => self.replace(given, text, reading),
         }
     }
 
-    fn replace(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+    fn replace(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
         let given = &self.kept_thresholds(given);
         let Restored { mut rule, without_exact } = reading.read(given).map_err(Refusal::body)?;
         let place = self.place(&rule.key);
@@ -132,18 +139,24 @@ impl RuleSet {
         self.check_id(&rule)?;
         self.bindings.bind(&mut rule, &reading.registry, reading.origin)?;
         let key = rule.key.clone();
-        let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule, without_exact });
+        let mut entry =
+            Entry { body: with_id(given, &rule.id), rule, without_exact, history: History::default() };
         let changed = match place {
             Ok(at) => {
-                keep_order(&mut rule, &self.entries[at].rule);
-                let before = std::mem::replace(&mut self.entries[at], entry(rule));
-                means(&self.entries[at]) != means(&before)
+                let before = &self.entries[at];
+                keep_order(&mut entry.rule, &before.rule);
+                entry.history = before.history.clone();
+                means(&entry) != means(before)
             }
-            Err(at) => {
-                self.entries.insert(at, entry(rule));
-                true
-            }
+            Err(_) => true,
         };
+        if changed && reading.origin == Origin::Asked {
+            entry.history.push(reading.at, text);
+        }
+        match place {
+            Ok(at) => self.entries[at] = Arc::new(entry),
+            Err(at) => self.entries.insert(at, Arc::new(entry)),
+        }
         Ok(Upserted { key, changed })
     }
 
@@ -165,6 +178,13 @@ impl RuleSet {
             }
         }
         given
+    }
+
+    /// The rule at `index` with another history, as it was kept.
+    pub fn remember(&mut self, index: usize, history: History) {
+        let Entry { body, rule, without_exact, .. } = &*self.entries[index];
+        let (body, rule, without_exact) = (body.clone(), rule.clone(), without_exact.clone());
+        self.entries[index] = Arc::new(Entry { body, rule, without_exact, history });
     }
 
     /// Takes away the rule at `index`.
@@ -299,7 +319,7 @@ fn fresh_id(random: fn() -> u64) -> String {
 }
 
 /// What the contents of two rules are compared by: defaults that are said and defaults left open are equal.
-fn means(entry: &Entry) -> Value {
+pub fn means(entry: &Entry) -> Value {
     body::readback(&entry.rule, &entry.body)
 }
 
@@ -318,7 +338,13 @@ mod tests {
 
     fn reading() -> Reading<'static> {
         static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(Environment::default);
-        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked, registry: Arc::default() }
+        Reading {
+            environment: &ENVIRONMENT,
+            random: || 0,
+            origin: Origin::Asked,
+            registry: Arc::default(),
+            at: 0,
+        }
     }
 
     fn set() -> RuleSet {
@@ -333,7 +359,7 @@ mod tests {
             members["model_name"] = json!(model);
             members["path_prefix"] = json!(path);
             members["path_match_mode"] = json!(if path.is_empty() { "disabled" } else { "prefix" });
-            rules.upsert(&given, &reading()).unwrap();
+            rules.upsert(&given, "", &reading()).unwrap();
         }
         rules
     }
@@ -377,8 +403,8 @@ mod tests {
         };
         let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
         for (a, b) in [(9001, 9003), (9002, 9002), (9003, 9001)] {
-            one.upsert(&named(a), &reading()).unwrap();
-            other.upsert(&named(b), &reading()).unwrap();
+            one.upsert(&named(a), "", &reading()).unwrap();
+            other.upsert(&named(b), "", &reading()).unwrap();
         }
         assert_eq!(one.bodies(), other.bodies());
     }

@@ -1,6 +1,10 @@
 //! What the admin thread and the shards say to each other. Owns the messages and snapshots; must never
 //! carry a lock or a socket.
 
+mod stage;
+
+pub use stage::{RequestStage, STAGE_BUCKETS_US, StageTimes};
+
 use crate::Nanos;
 use crate::attest::{Heard, Listening};
 use crate::decide::exact::Miss;
@@ -274,6 +278,8 @@ pub struct ShardReport {
     pub generation: u64,
     /// Client connections now open.
     pub clients: u64,
+    /// Of these, those that wait until others close, since as many are served as may be.
+    pub held: u64,
     /// Upstream connections now open, in use or pooled.
     pub upstreams: u64,
     /// Requests in flight.
@@ -292,6 +298,8 @@ pub struct ShardReport {
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
     pub first_byte_us_sum: u64,
+    /// How long stages took, of one pass in some.
+    pub stages: Vec<(RequestStage, StageTimes)>,
     /// CPU time of loop turns, from the first event to the last: counts by power of two of microseconds
     /// (index 0: under 1 µs). Never too low; events under 50 µs count as long as they took by the wall clock.
     pub turn_us: [u64; 24],
@@ -536,6 +544,8 @@ pub enum Count {
     SlowClients,
     /// Endpoints ejected after failed connection attempts.
     Ejections,
+    /// Client connections that had to wait until others closed.
+    AcceptsHeld,
     /// Breakers of endpoints opened.
     BreakerOpenings,
     /// Breakers closed again by a trial.
@@ -546,7 +556,7 @@ pub enum Count {
 
 impl Count {
     /// All, in the order of their discriminants.
-    pub const ALL: [Count; 23] = [
+    pub const ALL: [Count; 24] = [
         Count::Accepted,
         Count::Requests,
         Count::Malformed,
@@ -567,6 +577,7 @@ impl Count {
         Count::Overflowed,
         Count::SlowClients,
         Count::Ejections,
+        Count::AcceptsHeld,
         Count::BreakerOpenings,
         Count::BreakerClosings,
         Count::BreakerHeals,

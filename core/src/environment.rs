@@ -56,6 +56,8 @@ pub struct Environment {
     /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
     /// 3,600 s.
     pub pair_phase: Nanos,
+    /// `LLB_PD_MAX_TOTAL_INFLIGHT`: client connections that are served at once, to 1,000,000; `None`: all.
+    pub connections: Option<u32>,
     /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
     pub origin_errors: u8,
 }
@@ -73,6 +75,7 @@ impl Default for Environment {
             attest: Cadence::default(),
             gate: GateEnvironment::default(),
             pair_phase: PAIR_SEC * SECOND,
+            connections: None,
             origin_errors: ORIGIN_ERRORS,
         }
     }
@@ -96,6 +99,10 @@ impl Environment {
             attest: attest::read(&mut reading),
             gate: gate::read(&mut reading),
             pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
+            connections: reading
+                .optional("LLB_PD_MAX_TOTAL_INFLIGHT", 0..=1_000_000, "connections are not bounded")
+                .filter(|most| *most > 0)
+                .map(|most| most as u32),
             origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
                 as u8,
         };
@@ -273,6 +280,7 @@ mod tests {
             ("LLB_PD_MAX_INFLIGHT_PER_EP", "9"),
             ("LLB_PD_QUEUE_DEPTH_PER_EP", "10"),
             ("LLB_PD_MAX_PARK_SEC", "11"),
+            ("LLB_PD_MAX_TOTAL_INFLIGHT", "12"),
         ]);
         assert!(warnings.is_empty(), "{warnings:?}");
         let tuning = Tuning {
@@ -317,6 +325,7 @@ mod tests {
                 },
             },
             pair_phase: 3_600 * SECOND,
+            connections: Some(12),
             origin_errors: 0,
         };
         assert_eq!(environment, expected);
@@ -337,6 +346,7 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_PD_MAX_TOTAL_INFLIGHT", "1000001", "from 0 to 1000000; connections are not bounded"),
             ("LLB_PD_QUEUE_DEPTH_PER_EP", "65", "from 0 to 64; it is taken as unset"),
             ("LLB_FC_MODE", "inherit", "none of off, observe, enforce; it is taken as unset"),
             ("LLB_FC_MAX_OUTSTANDING", "100001", "from 0 to 100000; it is taken as unset"),

@@ -409,3 +409,6 @@ fn check_artifact(
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub use attest::AttestState;
 pub use breaker::{BreakerState, Trial};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
-pub use gate::{Gate, Place, Turn};
+pub use gate::{Gate, Place, Turn, Work};
 pub use load::{LOAD_STALE, SharedLoad};
 pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{

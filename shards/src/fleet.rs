@@ -10,6 +10,7 @@ use crate::models::Models;
 use crate::prompt;
 use crate::settings::Settings;
 use crate::tokenize::Text;
+use crate::valve::Valve;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -38,6 +39,8 @@ pub struct Plan {
     pub sizes: Sizes,
     /// Bounds and times.
     pub settings: Settings,
+    /// Client connections that are served at once; `None`: all.
+    pub connections: Option<u32>,
     /// Seed of request ids.
     pub seed: u64,
 }
@@ -120,12 +123,13 @@ impl Fleet {
             wall: blocks.text.wall,
         };
         let mut threads = Threads::new();
+        let valve = plan.connections.map(|most| Arc::new(Valve::new(most)));
         for (shard, desk) in Desk::row(plan.shards).into_iter().enumerate() {
             let (orders, inbox) = unbounded();
             let (ready, started) = bounded(1);
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
             let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
-            let own = Own { shard, exact, desk };
+            let own = Own { shard, exact, desk, valve: valve.clone() };
             let run = move || run_shard(own, &plan, budget, make, inbox, ready);
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
@@ -283,6 +287,7 @@ struct Own {
     shard: usize,
     exact: Exact,
     desk: Desk,
+    valve: Option<Arc<Valve>>,
 }
 
 /// The life of a shard's thread.
@@ -294,7 +299,7 @@ fn run_shard<R: Ring>(
     inbox: Receiver<Order>,
     ready: Sender<Result<Arc<dyn Wake>, String>>,
 ) -> Result<(), ShardFault> {
-    let Own { shard, exact, desk } = own;
+    let Own { shard, exact, desk, valve } = own;
     if let Some(core) = plan.cores.get(shard % plan.cores.len().max(1)) {
         core_affinity::set_for_current(core_affinity::CoreId { id: *core });
     }
@@ -310,6 +315,7 @@ fn run_shard<R: Ring>(
         Flow::new(ring, plan.sizes, plan.settings, budget, exact, plan.seed ^ (shard as u64) << 32);
     flow.begin_turns_with(shard as u32);
     flow.sit_at(desk);
+    valve.into_iter().for_each(|valve| flow.behind(valve));
     let _ = ready.send(Ok(waker));
     let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };
     let mut closing = false;

@@ -16,6 +16,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use warmpath_core::control::RequestStage;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
@@ -229,17 +230,24 @@ impl<R: Ring> Flow<R> {
     fn key_or_leave(&mut self, exchange: &Exchange, terms: &Terms) -> Result<Option<Long>, Miss> {
         let body = &exchange.request[exchange.body.clone()];
         let checkpoints = self.exact.text.checkpoints.clone();
-        if let Some(begun) = terms.cost_of_resuming(body).filter(|cost| *cost <= INLINE)
-            && let Some(left) = self.exact.reader.resume(body, &self.members, terms, &checkpoints)
-        {
-            return self.finish_or_leave(begun, left, body, terms);
+        if let Some(begun) = terms.cost_of_resuming(body).filter(|cost| *cost <= INLINE) {
+            let started = self.stages.begin(RequestStage::Render, || self.ring.now());
+            if let Some(left) = self.exact.reader.resume(body, &self.members, terms, &checkpoints) {
+                self.stages.end(RequestStage::Render, started, || self.ring.now());
+                return self.finish_or_leave(begun, left, body, terms);
+            }
         }
         let begun = Terms::cost_of_body(body, &self.members);
         if begun > INLINE {
             prompt::is_readable(body, &self.members, terms)?;
             return Ok(Some(Long::Body));
         }
-        match self.exact.reader.begin(body, &self.members, terms, &checkpoints)? {
+        let started = self.stages.begin(RequestStage::Render, || self.ring.now());
+        let left = self.exact.reader.begin(body, &self.members, terms, &checkpoints)?;
+        // Of token ids nothing is left: their blocks are named.
+        let stage = if left.is_some() { RequestStage::Render } else { RequestStage::Hash };
+        self.stages.end(stage, started, || self.ring.now());
+        match left {
             Some(left) => self.finish_or_leave(begun, left, body, terms),
             None => Ok(None),
         }
@@ -257,7 +265,9 @@ impl<R: Ring> Flow<R> {
             return Ok(Some(Long::Rest(Box::new(left))));
         }
         let exact = &mut self.exact;
+        let started = self.stages.begin(RequestStage::Tokenize, || self.ring.now());
         exact.reader.finish(&left, terms, &exact.text.checkpoints)?;
+        self.stages.end(RequestStage::Tokenize, started, || self.ring.now());
         if exact.text.is_sampled() {
             // A check that finds no room is left out.
             exact

@@ -215,7 +215,7 @@ impl Running {
                 let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let unix = UnixListener::bind(socket).unwrap();
                 started.send(tcp.local_addr().unwrap()).unwrap();
-                tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
+                tokio::task::spawn_local(serve::tcp(tcp, gateway.clone(), None));
                 tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
                 stopped.recv().await;
             });

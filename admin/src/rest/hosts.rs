@@ -5,14 +5,17 @@ use crate::change::Wanted;
 use crate::gateway::Gateway;
 use crate::hosts::Host;
 use crate::refusal::Refusal;
+use crate::rest::forms;
 use crate::routes::{Answered, Call, Query, Route};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
 /// Rows of probed hosts.
 pub const ROUTES: &[Route] = &[
-    Route::change("POST", "/netlox/v1/config/endpoint", post, "probe a host whichever rules name it"),
-    Route::own("/netlox/v1/config/endpoint/all", list, "probed hosts and what their probes say"),
+    Route::change("POST", "/netlox/v1/config/endpoint", post, "probe a host whichever rules name it")
+        .takes(&forms::HOST),
+    Route::own("/netlox/v1/config/endpoint/all", list, "probed hosts and what their probes say")
+        .gives(&forms::HOST_LIST),
     Route::change("DELETE", "/netlox/v1/config/endpoint/epipaddress/{ip}", delete, "probe it no more").query(
         &[
             Query::may("name", "the host's name, where an address has several probes"),

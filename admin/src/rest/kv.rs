@@ -276,7 +276,7 @@ fn inventory_answer(ask: &InventoryAsk, report: &SourceReport, listing: &Listing
     body.push_str("],");
     body.push_str(&head.to_string()[1..]);
     body.push('\n');
-    Answer { status: 200, content_type: "application/json", allow: None, body: body.into_bytes() }
+    Answer { status: 200, content_type: "application/json", header: None, body: body.into_bytes() }
 }
 
 /// One moment on both clocks.

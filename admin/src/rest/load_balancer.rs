@@ -2,13 +2,14 @@
 
 use crate::answer::Answer;
 use crate::change::Wanted;
-use crate::gateway::{Gateway, upserted};
+use crate::gateway::{Gateway, upserted_texts};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
-use crate::rest::gate;
 use crate::rest::patch::patch;
+use crate::rest::{forms, gate};
 use crate::routes::{Answered, Call, Handler, Query, Route};
 use crate::rules::{Entry, Origin, RuleSet, Selection, address, address_of};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
@@ -47,8 +48,9 @@ pub const ROUTES: &[Route] = &[
         "/netlox/v1/config/loadbalancer",
         post,
         "create a rule or replace the one of its key",
-    ),
-    Route::own(LIST, list, "all rules"),
+    )
+    .takes(&forms::RULE),
+    Route::own(LIST, list, "all rules").gives(&forms::RULE_LIST),
     Route::change("DELETE", LIST, delete_all, "delete all rules"),
     Route::own(RULE, get, "one rule").query(WHICH),
     Route::change("DELETE", RULE, delete, "delete one rule").query(WHICH),
@@ -58,6 +60,7 @@ pub const ROUTES: &[Route] = &[
         patch,
         "change names, selector, time limits or probes of a rule that is there",
     )
+    .takes(&forms::PATCH)
     .query(WHICH),
     Route::own(RANGE_RULE, get, "one rule whose range of ports is its port alone").query(WHICH),
     Route::change("DELETE", RANGE_RULE, delete, "delete it").query(WHICH),
@@ -69,6 +72,7 @@ pub const ROUTES: &[Route] = &[
         Handler::Own(sockmap_reset),
         "close connections relayed by the kernel: none is",
     )
+    .gives(&forms::DROPPED)
     .query(WHICH),
     Route::own(HOST_RULE, get, "one rule of a host").query(WHICH),
     Route::change("DELETE", HOST_RULE, delete, "delete one rule of a host").query(WHICH),
@@ -78,7 +82,9 @@ pub const ROUTES: &[Route] = &[
     Route::change("DELETE", NAME, delete_by_name, "delete it"),
     Route::own(ID, get_by_id, "the rule of this id"),
     Route::change("DELETE", ID, delete_by_id, "delete it"),
-    Route::change("POST", "/netlox/v1/rules", apply, "create or replace a list of rules: all or none"),
+    Route::change("POST", "/netlox/v1/rules", apply, "create or replace a list of rules: all or none")
+        .takes(&forms::RULES)
+        .gives(&forms::APPLIED),
 ];
 
 /// A change that a request asks for.
@@ -86,7 +92,7 @@ type Asked = Result<Wanted, Refusal>;
 
 /// Creates a rule, or replaces the one of the same key.
 pub fn post(gateway: &Gateway, call: &Call) -> Asked {
-    Ok(Wanted::rules(gateway.with(&call.json()?)?))
+    Ok(Wanted::rules(gateway.with_text(&call.json()?, &call.text())?))
 }
 
 /// Creates or replaces a list of rules as one change: all or none. Those in force already are no fault.
@@ -94,9 +100,13 @@ pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
     let Value::Array(bodies) = call.json()? else {
         return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
     };
-    let (rules, changed) = upserted(&gateway.rules, &bodies, &gateway.outside.reading(Origin::Asked))?;
+    let raw: Vec<&RawValue> =
+        serde_json::from_slice(&call.body).map_err(|e| Refusal::NotJson(e.to_string()))?;
+    let texts: Vec<String> = raw.iter().map(|body| body.get().to_string()).collect();
+    let reading = gateway.outside.reading(Origin::Asked);
+    let (rules, changed) = upserted_texts(&gateway.rules, &bodies, &texts, &reading)?;
     let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
-    Ok(Wanted { rules: (changed > 0).then_some(rules), answer })
+    Ok(Wanted { rules: (changed > 0).then_some(rules), answer, then: None })
 }
 
 /// All rules.
@@ -254,9 +264,10 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(address) = address_of(endpoint) else { continue };
         let state = service.endpoints.iter().find(|s| s.address() == address);
-        let word = match state.is_some_and(|s| service.is_healthy(s, now)) {
-            true => "active",
-            false => "inactive",
+        let word = match state {
+            Some(state) if state.is_drained() => "draining",
+            Some(state) if service.is_healthy(state, now) => "active",
+            _ => "inactive",
         };
         endpoint["state"] = word.into();
     }

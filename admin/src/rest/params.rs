@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
+use crate::rest::forms;
 use crate::routes::{Answered, Call, Handler, Route};
 use serde_json::json;
 
@@ -11,10 +12,14 @@ const METRICS: &str = "/netlox/v1/config/metrics";
 
 /// Rows of switches.
 pub const ROUTES: &[Route] = &[
-    Route::own(PARAMS, get, "the log's level"),
-    Route::new("POST", PARAMS, Handler::Own(set), "set the log's level, of which there is one: info"),
-    Route::new("POST", METRICS, Handler::Switch(metrics_on), "serve metrics, as from the start"),
-    Route::new("DELETE", METRICS, Handler::Switch(metrics_off), "serve no metrics until the next start"),
+    Route::own(PARAMS, get, "the log's level").gives(&forms::PARAMS),
+    Route::new("POST", PARAMS, Handler::Own(set), "set the log's level, of which there is one: info")
+        .takes(&forms::PARAMS)
+        .gives(&forms::SUCCESS),
+    Route::new("POST", METRICS, Handler::Switch(metrics_on), "serve metrics, as from the start")
+        .gives(&forms::SUCCESS),
+    Route::new("DELETE", METRICS, Handler::Switch(metrics_off), "serve no metrics until the next start")
+        .gives(&forms::SUCCESS),
 ];
 
 /// The one level of this build: everything that is said is worth a look.

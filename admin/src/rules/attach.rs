@@ -22,17 +22,17 @@ impl RuleSet {
     /// Adds the endpoints of `given` to its rule; those it has already are described anew. Creates it if there is none.
     pub(super) fn attach(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
         let (key, addresses) = body::outline(given).map_err(Refusal::body)?;
-        let Ok(at) = self.place(&key) else { return self.replace(given, reading) };
+        let Ok(at) = self.place(&key) else { return self.replace(given, &given.to_string(), reading) };
         let mut next = self.entries[at].body.clone();
         let given = given["endpoints"].as_array().into_iter().flatten();
         for (endpoint, address) in given.zip(addresses) {
-            let list = endpoints(&mut next)?;
+            let Some(list) = endpoints(&mut next) else { continue };
             match list.iter_mut().find(|known| address_of(known) == Some(address)) {
                 Some(known) => *known = endpoint.clone(),
                 None => list.push(endpoint.clone()),
             }
         }
-        self.replace(&next, reading)
+        self.replace(&next, &next.to_string(), reading)
     }
 
     /// Takes the endpoints of `given` from its rule.
@@ -40,16 +40,19 @@ impl RuleSet {
         let (key, addresses) = body::outline(given).map_err(Refusal::body)?;
         let at = self.place(&key).map_err(|_| Refusal::NoRule(words(&key)))?;
         let mut next = self.entries[at].body.clone();
-        let list = endpoints(&mut next)?;
-        for endpoint in addresses {
-            let known = list.iter().position(|known| address_of(known) == Some(endpoint));
-            list.remove(known.ok_or(Refusal::NotAttached { vip: key.vip, endpoint })?);
+        let mut left = 0;
+        if let Some(list) = endpoints(&mut next) {
+            for endpoint in addresses {
+                let known = list.iter().position(|known| address_of(known) == Some(endpoint));
+                list.remove(known.ok_or(Refusal::NotAttached { vip: key.vip, endpoint })?);
+            }
+            left = list.len();
         }
-        if list.is_empty() {
+        if left == 0 {
             self.remove(at);
             return Ok(Upserted { key, changed: true });
         }
-        self.replace(&next, reading)
+        self.replace(&next, &next.to_string(), reading)
     }
 }
 
@@ -57,10 +60,8 @@ fn words(key: &RuleKey) -> String {
     format!("{}/tcp host {:?} path {:?} model_name {:?}", key.vip, key.host, key.path, key.model)
 }
 
-/// The endpoints of a body that was accepted; there are some.
-fn endpoints(body: &mut Value) -> Result<&mut Vec<Value>, Refusal> {
-    let list = body.get_mut("endpoints").and_then(Value::as_array_mut);
-    list.ok_or_else(|| Refusal::NotJson("the stored rule has no endpoints".into()))
+fn endpoints(body: &mut Value) -> Option<&mut Vec<Value>> {
+    body.get_mut("endpoints").and_then(Value::as_array_mut)
 }
 
 /// The address of an endpoint of a body; IPv4 written as IPv6 is IPv4.

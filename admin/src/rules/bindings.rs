@@ -102,11 +102,6 @@ impl Bindings {
         Bindings { high: self.high, rules: rules.map(|(id, own)| (id.clone(), own.clone())).collect() }
     }
 
-    /// Goes on from the numbers of another gateway, or of an older state of this one: none of them is given again.
-    pub fn raise(&mut self, other: &Bindings) {
-        self.high = self.high.max(other.high);
-    }
-
     /// As in a snapshot.
     pub fn to_json(&self) -> Value {
         let one = |own: &Numbered| match own {
@@ -143,6 +138,13 @@ impl RuleSet {
     /// No rules yet, whose numbers are known.
     pub fn numbered(bindings: Bindings) -> RuleSet {
         RuleSet { bindings, ..RuleSet::default() }
+    }
+
+    /// No rules yet, whose numbers go on from those there are, and from those of another gateway or of an older state of
+    /// this one: none of them is given again.
+    pub fn renumbered(&self, other: &Bindings) -> RuleSet {
+        let own = self.bindings();
+        RuleSet::numbered(Bindings { high: own.high.max(other.high), ..own })
     }
 
     /// No rules any more; what is made now gets new numbers.

@@ -174,3 +174,50 @@ fn switches_are_switched() {
     assert_eq!(reset(9001), (200, json!({"droppedConnections": 0})));
     assert_eq!(reset(9002).0, 404);
 }
+
+/// Paths of the loxilb AI gateway for rules and the gateway itself, and why those that are not served are not.
+const DOCUMENTED: &[(&str, &str, &str)] = &[
+    ("POST", "config/loadbalancer", ""),
+    ("GET", "config/loadbalancer/all", ""),
+    ("DELETE", "config/loadbalancer/all", ""),
+    ("GET", "config/loadbalancer/externalipaddress/1/port/1/protocol/tcp", ""),
+    ("PATCH", "config/loadbalancer/externalipaddress/1/port/1/protocol/tcp", ""),
+    ("DELETE", "config/loadbalancer/externalipaddress/1/port/1/protocol/tcp", ""),
+    ("DELETE", "config/loadbalancer/externalipaddress/1/port/1/portmax/1/protocol/tcp", ""),
+    ("DELETE", "config/loadbalancer/hosturl/1/externalipaddress/1/port/1/protocol/tcp", ""),
+    ("DELETE", "config/loadbalancer/hosturl/1/externalipaddress/1/port/1/portmax/1/protocol/tcp", ""),
+    ("DELETE", "config/loadbalancer/name/1", ""),
+    ("GET", "config/loadbalancer/id/1", ""),
+    ("GET", "config/loadbalancer/externalipaddress/1/port/1/protocol/tcp/status", ""),
+    ("GET", "config/loadbalancer/externalipaddress/1/port/1/protocol/tcp/stats", ""),
+    ("POST", "config/loadbalancer/externalipaddress/1/port/1/protocol/tcp/sockmapreset", ""),
+    ("GET", "config/ai/kv/inventory", ""),
+    ("GET", "status/ready", ""),
+    ("GET", "status/capabilities", ""),
+    ("GET", "diagnostics", ""),
+    ("GET", "metrics", ""),
+    ("POST", "config/metrics", ""),
+    ("DELETE", "config/metrics", ""),
+    ("GET", "config/snapshot", ""),
+    ("POST", "config/restore", ""),
+    ("POST", "config/persist", ""),
+    ("GET", "config/params", ""),
+    ("POST", "config/params", ""),
+    ("POST", "config/endpoint", ""),
+    ("GET", "config/endpoint/all", ""),
+    ("DELETE", "config/endpoint/epipaddress/1", ""),
+    ("POST", "config/gpu/enable", "engines are asked for their load whenever a rule needs it"),
+    ("POST", "config/gpu/disable", "likewise"),
+    ("GET", "config/gpu/status", "likewise"),
+    ("POST", "config/gpu/conversations/cleanup", "sessions lapse by themselves"),
+    ("GET", "config/worker/metrics", "load is asked for, not pushed"),
+    ("POST", "config/worker/metrics", "likewise"),
+];
+
+#[test]
+fn every_documented_path_is_served_or_left_out_for_a_reason() {
+    for (method, path, reason) in DOCUMENTED {
+        let found = crate::routes::find(method, &format!("/netlox/v1/{path}")).is_ok();
+        assert_eq!(found, reason.is_empty(), "{method} {path} {reason}");
+    }
+}

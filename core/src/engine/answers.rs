@@ -3,7 +3,7 @@
 
 use super::attest::Questions;
 use super::contract::{ContractFault, Recipe, Terms};
-use super::launch::LaunchFlags;
+use super::launch::{LaunchAsk, LaunchFault, LaunchFlags, LaunchLine};
 use super::pairing::Pairing;
 use super::telemetry::Telemetry;
 use super::text::{Looped, Named, TextTerms};
@@ -28,8 +28,6 @@ pub(super) struct Answers {
     pub bootstrap_port: bool,
     /// A rank that holds a block has all blocks before it.
     pub prefix_closed: bool,
-    /// Its counters, in Prometheus text at `/metrics`, of prompt tokens looked up in the prefix cache and found there.
-    pub prefix_counters: Option<[&'static str; 2]>,
     /// A request can name its rank in `X-Data-Parallel-Rank`.
     pub takes_rank: bool,
     /// The base model and the adapter that a request's `model` names together, if it does.
@@ -42,6 +40,8 @@ pub(super) struct Answers {
     pub telemetry: Option<Telemetry>,
     /// What it is asked before a rule with a model profile routes by its blocks.
     pub questions: Option<Questions>,
+    /// The line that starts it so that it can be trusted.
+    pub launch: Option<fn(&LaunchAsk<'_>) -> Result<LaunchLine, LaunchFault>>,
     /// The folder of its probe fixtures within a profile's; empty: that itself.
     pub probe_folder: &'static str,
     /// The arguments that decide what its caches look like.
@@ -67,7 +67,6 @@ impl Answers {
         event_port: false,
         bootstrap_port: false,
         prefix_closed: false,
-        prefix_counters: None,
         takes_rank: false,
         split_model: |_| None,
         // Text parts are joined before any template sees them, as in TensorRT-LLM.
@@ -83,6 +82,7 @@ impl Answers {
         pairing: None,
         telemetry: None,
         questions: None,
+        launch: None,
         probe_folder: "",
         flags: LaunchFlags::NONE,
         family: |_| 0,

@@ -2,6 +2,7 @@
 //! words, without a seed. Owns salts, namespaces and the form of wide ids, by version.
 
 mod attest;
+mod launch;
 mod pairing;
 
 use super::answers::Answers;
@@ -41,8 +42,9 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
-    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page), lookups: None }),
     questions: Some(attest::QUESTIONS),
+    launch: Some(launch::line),
     probe_folder: "sglang",
     flags: LaunchFlags {
         block_size: Some("--page-size"),

@@ -16,12 +16,15 @@ mod members;
 mod nearest;
 mod probe;
 mod readback;
+mod schema;
 mod shapes;
 mod table;
 
 pub use body_fault::BodyFault;
 pub use document::document;
 pub use readback::readback;
+pub use schema::schema;
+pub use shapes::contradictions;
 
 use super::{Rule, RuleKey};
 use crate::environment::Environment;

@@ -450,6 +450,14 @@ pub(super) const SERVICE: &[Member] = &[
          `LLB_FC_TENANT_MAX_SHARE_PCT`, else all",
     ),
     here(
+        "fc_fair",
+        Word(&["", "on", "off"]),
+        BLANK,
+        "`on`: those that wait are served fairly by tenant (as for `fc_tenant_max_share_pct`), the tenant first that was \
+         served the least work while others waited, and in the order they came within a tenant; work is a token for each \
+         4 bytes of a request and of a whole answer, and for each 256 of a stream",
+    ),
+    here(
         "fc_expose_headers",
         Word(&["", "on", "off"]),
         BLANK,
