@@ -3,7 +3,7 @@
 use super::text::Page;
 use super::{Facts, Family, family};
 use warmpath_core::rule::GateMode;
-use warmpath_core::shared::{Admission, Decided};
+use warmpath_core::shared::Decided;
 use warmpath_core::table::Service;
 
 /// Those of the loxilb AI gateway, with a label more: the rule.
@@ -74,57 +74,7 @@ pub(super) const FAMILIES: &[Family] = &[
             });
         },
     ),
-    family(
-        "loxilb_pd_admission_inflight",
-        "gauge",
-        "Requests of rules with prefill and decode that gates let in and that engines still work on.",
-        |f, p| of_pairs(f, p, |admission, _| u64::from(admission.gate.out())),
-    ),
-    family(
-        "loxilb_pd_admission_queued_total",
-        "counter",
-        "Requests of rules with prefill and decode that had to wait at a gate.",
-        |f, p| {
-            of_pairs(f, p, |admission, _| {
-                let ends =
-                    [Decided::AdmittedAfterWait, Decided::QueueTimeout, Decided::Drained, Decided::Left];
-                let over: u64 = ends.map(|end| admission.counted(end)).iter().sum();
-                over + u64::from(admission.gate.waiting())
-            });
-        },
-    ),
-    family(
-        "loxilb_pd_admission_shed_total",
-        "counter",
-        "Requests of rules with prefill and decode that were refused at a gate without a queue.",
-        |f, p| {
-            of_pairs(
-                f,
-                p,
-                |admission, queue| if queue == 0 { admission.counted(Decided::Capacity) } else { 0 },
-            )
-        },
-    ),
-    family(
-        "loxilb_pd_admission_overflow_shed_total",
-        "counter",
-        "Requests of rules with prefill and decode that were refused since the gate's queue was full.",
-        |f, p| {
-            of_pairs(
-                f,
-                p,
-                |admission, queue| if queue > 0 { admission.counted(Decided::Capacity) } else { 0 },
-            )
-        },
-    ),
 ];
-
-/// A sum over rules with prefill and decode; `of` is given a gate and how many may wait at it.
-fn of_pairs(facts: &Facts, page: &mut Page, of: fn(&Admission, u32) -> u64) {
-    let services = facts.table.services().filter(|service| service.roles.is_some());
-    let sum: u64 = services.map(|service| of(&service.admission, service.rule.gate.queue.value)).sum();
-    page.sample("", &[], sum);
-}
 
 /// The limit in force, if there is one.
 fn limit(service: &Service) -> Option<u32> {
