@@ -15,7 +15,7 @@ use warmpath_core::engine::Decline;
 use warmpath_core::engine::telemetry::Load;
 use warmpath_core::environment::Environment;
 use warmpath_core::rule::body::parse;
-use warmpath_core::shared::{Decided, Fence};
+use warmpath_core::shared::Fence;
 
 /// A sample as the reader sees it: name, labels as written, value.
 type Sample = (String, String, f64);
@@ -430,37 +430,4 @@ fn histograms_are_cumulative_and_in_seconds() {
 fn resident_memory_is_read_from_the_kernels_text() {
     assert_eq!(resident("Name:\twarmpath\nVmRSS:\t   12 kB\nThreads:\t1\n"), Some(12288));
     assert_eq!(resident("Name:\twarmpath\n"), None);
-}
-
-/// Those of a plain rule are not in them.
-#[test]
-fn the_older_families_of_pairs_are_sums_over_their_gates() {
-    let rule = |port: u16, pairs: bool, queue: u32| {
-        let mut given = body("r", port);
-        given["serviceArguments"]["fc_mode"] = "enforce".into();
-        given["serviceArguments"]["fc_max_queue_depth"] = queue.into();
-        if pairs {
-            given["serviceArguments"]["pd_disagg_mode"] = true.into();
-            let mut decode = given["endpoints"][0].clone();
-            (decode["targetPort"], decode["ep_role"]) = (8009.into(), 2.into());
-            given["endpoints"][0]["ep_role"] = 1.into();
-            given["endpoints"].as_array_mut().unwrap().push(decode);
-        }
-        parse(&given, &Environment::default(), || "id".into()).unwrap()
-    };
-    let rules = vec![rule(9001, true, 4), rule(9002, true, 0), rule(9003, false, 4)];
-    let table = Table::next(&Table::default(), rules, &mut 0, 0);
-    for service in table.services() {
-        let admission = &service.admission;
-        (0..3).for_each(|_| admission.gate.enter_anyway());
-        for decided in [Decided::Capacity, Decided::AdmittedAfterWait, Decided::QueueTimeout, Decided::Left] {
-            admission.count(decided);
-        }
-    }
-    let (_, samples) = read(&render(&Facts { table: &table, ..nothing() }));
-    for (name, expected) in
-        [("inflight", 6.0), ("queued_total", 6.0), ("shed_total", 1.0), ("overflow_shed_total", 1.0)]
-    {
-        assert_eq!(value(&samples, &format!("loxilb_pd_admission_{name}"), ""), expected, "{name}");
-    }
 }
