@@ -310,7 +310,8 @@ fn said(word: &str) -> &str {
 }
 
 impl Refusal {
-    /// The sentences of the control plane: what of a rule is fixed, its history, snapshots, switches, tokens.
+    /// The sentences of the control plane: what of a rule is fixed, its history, snapshots, switches, maintenance,
+    /// tokens.
     fn say_of_control(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Fixed { fixed, id, vip, was, asked } => write!(
@@ -344,6 +345,17 @@ impl Refusal {
             }
             Refusal::NoToken => {
                 write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
+            Refusal::Maintenance => write!(
+                f,
+                "the gateway is in maintenance and takes no changes; end it with PUT /netlox/v1/maintenance \
+                 {{\"enabled\": false}}"
+            ),
+            Refusal::UnknownMember { name, known } => {
+                write!(f, "the member {name} is not known; there are {known}")
+            }
+            Refusal::NoEndpointAt(host) => {
+                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
             }
             _ => f.write_str(self.code()),
         }
@@ -406,17 +418,6 @@ impl fmt::Display for Refusal {
             }
             Refusal::Install(fault) => write!(f, "{}", fault.message),
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
-            Refusal::Maintenance => write!(
-                f,
-                "the gateway is in maintenance and takes no changes; end it with PUT /netlox/v1/maintenance \
-                 {{\"enabled\": false}}"
-            ),
-            Refusal::UnknownMember { name, known } => {
-                write!(f, "the member {name} is not known; there are {known}")
-            }
-            Refusal::NoEndpointAt(host) => {
-                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
-            }
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
             Refusal::Foreign(cause) => write!(f, "{cause}"),
