@@ -202,6 +202,22 @@ fn long_prompts_are_left_to_a_token_core() {
 }
 
 #[test]
+fn a_next_turn_stays_on_its_shard_however_long_the_chat_is() {
+    let mut world = world(Pool::of(2));
+    let system = words(12, 7_000);
+    let mut turns = vec![("system", system.as_str()), ("user", "what?")];
+    assert_eq!(world.ask(chat(&turns)).status, 200);
+    world.works = false;
+    for (answer, question) in [("this", "and then?"), ("that", "why?")] {
+        turns.extend([("assistant", answer), ("user", question)]);
+        assert_eq!(world.ask(chat(&turns)).status, 200);
+        assert_eq!(world.misses().pop(), Some(Miss::NoSignal), "it has keys, of which nobody holds any");
+    }
+    assert!(!world.desk.work_once(&mut world.worker), "nothing was left to a token core");
+    world.assert_settled();
+}
+
+#[test]
 fn a_text_that_merges_slowly_is_left_to_a_token_core_however_short() {
     for (text, waits) in [(words(8, 150), false), ("x".repeat(2_400), true), (" ".repeat(2_400), true)] {
         let mut world = world(Pool::of(3));
