@@ -1,14 +1,7 @@
-//! What a process maps, and a tokenizer of a kind that `fastokens` reads alone. Owns both.
+//! What a process maps, and a tokenizer of a kind that `fastokens` reads alone beside one of ours. Owns both.
 
 use warmpath_prompt::Tokenizer;
 use warmpath_prompt::tokenizer::Choice;
-
-/// o200k's.
-const WORDS: &str = concat!(
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-);
 
 /// What this process has mapped, in KB.
 pub fn mapped() -> usize {
@@ -22,15 +15,9 @@ pub fn own() -> Tokenizer {
     in_use(include_bytes!("../tokenizers/tiny.json"))
 }
 
-/// The same with words of another pattern.
+/// The same with words of a pattern that is not ours.
 pub fn foreign() -> Tokenizer {
-    let tiny = include_str!("../tokenizers/tiny.json");
-    let mut document: serde_json::Value = serde_json::from_str(tiny).expect("JSON");
-    document["pre_tokenizer"] = serde_json::json!({"type": "Sequence", "pretokenizers": [
-        {"type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Isolated", "invert": false},
-        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
-    ]});
-    in_use(document.to_string().as_bytes())
+    in_use(include_bytes!("../tokenizers/o200k.json"))
 }
 
 fn in_use(json: &[u8]) -> Tokenizer {

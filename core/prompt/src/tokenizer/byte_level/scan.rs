@@ -227,7 +227,7 @@ fn ascii_letters(text: &[u8], at: usize) -> usize {
     let mut end = at;
     while let Some(bytes) = text.get(end..).and_then(|rest| rest.first_chunk::<8>()) {
         let bytes = u64::from_le_bytes(*bytes);
-        let lower = (bytes | 0x20 * EACH) & !TOP;
+        let lower = (bytes | (0x20 * EACH)) & !TOP;
         let letters =
             (lower + (0x80 - b'a' as u64) * EACH) & !(lower + (0x7f - b'z' as u64) * EACH) & !bytes & TOP;
         let others = letters ^ TOP;
