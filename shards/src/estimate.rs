@@ -9,9 +9,10 @@ use warmpath_prompt::Api;
 /// Rounded medians of `core/prompt/benches/turns.rs` with Qwen3's tokenizer and template on a busy machine
 /// (`perf/results/2026-12-01-text.md`), so rather too high than too low.
 ///
-/// A chat that goes on with an earlier turn: rendering what is new, and per ten bytes of the body its walk and hash.
+/// A chat that goes on with an earlier turn: rendering what is new, and per ten bytes of the body its hash. The walk over
+/// its JSON is done by then.
 const RESUME_BEGIN: Nanos = 20_000;
-const RESUME_TENTHS: u64 = 6;
+const RESUME_TENTHS: u64 = 3;
 /// A byte of a body that is rendered whole: members, template and the lookup of cuts.
 const RENDER: Nanos = 6;
 /// A byte of a list of token ids, with its hashes. By the benchmark of lists of ids, which this one leaves out.

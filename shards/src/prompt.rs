@@ -235,7 +235,8 @@ impl PromptReader {
 
     fn forget(&mut self) {
         if self.ids.capacity().max(self.keys.keys.capacity()).max(self.desk.keys.capacity()) > KEPT_MAX {
-            *self = PromptReader::default();
+            let desk = std::mem::take(&mut self.desk).renewed();
+            *self = PromptReader { desk, ..PromptReader::default() };
         }
         self.keys.clear();
         self.ids.clear();

@@ -8,7 +8,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, never, select};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use warmpath_core::decide::exact::Miss;
-use warmpath_parser::json::{self, JsonLimits, Members};
+use warmpath_parser::json::Members;
 use warmpath_prompt::Checkpoints;
 use warmpath_ring::{Sock, Wake};
 
@@ -32,11 +32,21 @@ pub struct Job {
 /// What there is to do.
 pub enum Work {
     /// A body's prompt into keys, from the beginning.
-    Body(Asked, Vec<u8>),
+    Body(Asked, Looked),
     /// A text that a shard rendered into keys.
     Rest(Asked, Box<Left>),
     /// A prompt is made again another way, to see whether both agree.
     Check(Box<Check>),
+}
+
+/// A body that a shard looked into: where its members are need not be found again.
+pub struct Looked {
+    /// The body.
+    pub bytes: Vec<u8>,
+    /// Its members.
+    pub members: Box<Members>,
+    /// No earlier turn of it is known, so none is looked for.
+    pub is_new: bool,
 }
 
 /// A prompt that is checked, for nobody.
@@ -118,7 +128,6 @@ pub struct TokenDesk {
 #[derive(Default)]
 pub struct Worker {
     reader: PromptReader,
-    members: Members,
     /// Short jobs since the last long one.
     row: u32,
     /// The models that it is ready for.
@@ -143,7 +152,7 @@ impl TokenQueue {
 impl Work {
     fn is_long(&self) -> bool {
         match self {
-            Work::Body(_, body) => body.len() >= LONG,
+            Work::Body(_, body) => body.bytes.len() >= LONG,
             Work::Rest(_, left) => left.text().len() >= LONG,
             // Nobody waits for it, and the reference is slow.
             Work::Check(..) => true,
@@ -207,7 +216,7 @@ impl Worker {
     fn work(&mut self, job: Job, checkpoints: &Checkpoints) {
         match job.work {
             Work::Body(asked, body) => match self.begin(&asked, &body, checkpoints) {
-                Ok(Some(left)) => self.finish(asked, left, &body, checkpoints),
+                Ok(Some(left)) => self.finish(asked, left, &body.bytes, checkpoints),
                 done => self.answer(&asked, done.map(drop)),
             },
             Work::Rest(asked, left) => self.finish(asked, *left, &[], checkpoints),
@@ -215,14 +224,19 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, asked: &Asked, body: &[u8], checkpoints: &Checkpoints) -> Result<Option<Left>, Miss> {
+    fn begin(
+        &mut self,
+        asked: &Asked,
+        body: &Looked,
+        checkpoints: &Checkpoints,
+    ) -> Result<Option<Left>, Miss> {
         if asked.is_cancelled() {
             return Err(Miss::TokenizerBusy);
         }
-        let peeked = json::peek(body, &mut self.members, JsonLimits::default());
-        peeked.map_err(|_| Miss::Unreadable)?;
-        match self.reader.resume(body, &self.members, &asked.terms, checkpoints) {
-            None => self.reader.begin(body, &self.members, &asked.terms, checkpoints),
+        let Looked { bytes, members, is_new } = body;
+        let resume = |reader: &mut PromptReader| reader.resume(bytes, members, &asked.terms, checkpoints);
+        match (!is_new).then(|| resume(&mut self.reader)).flatten() {
+            None => self.reader.begin(bytes, members, &asked.terms, checkpoints),
             resumed => Ok(resumed),
         }
     }
@@ -265,6 +279,7 @@ mod tests {
     use crossbeam::channel::unbounded;
     use warmpath_core::block::BlockSize;
     use warmpath_core::engine::{Algo, Engine, Terms as Naming};
+    use warmpath_parser::json::{self, JsonLimits};
     use warmpath_prompt::{Api, Scheme};
 
     struct Deaf;
@@ -291,8 +306,11 @@ mod tests {
             number,
             cancelled: cancelled.clone(),
         };
-        let body = format!("{{\"prompt\": \"{}\"}}", "x".repeat(bytes)).into_bytes();
-        (Job { work: Work::Body(asked, body), reserved: None }, cancelled)
+        let bytes = format!("{{\"prompt\": \"{}\"}}", "x".repeat(bytes)).into_bytes();
+        let mut members = Box::new(Members::new());
+        json::peek(&bytes, &mut members, JsonLimits::default()).expect("JSON");
+        let work = Work::Body(asked, Looked { bytes, members, is_new: true });
+        (Job { work, reserved: None }, cancelled)
     }
 
     fn numbers(answers: &Receiver<Keyed>) -> Vec<u64> {

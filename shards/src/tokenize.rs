@@ -10,7 +10,7 @@ use crate::models::{Models, Wish};
 use crate::prompt::{self, Left, Terms};
 use crate::proof;
 use crate::services::ShardService;
-use crate::token_core::{self, Asked, Check, Job, Keyed, Reply, TokenDesk, TokenQueue, Work};
+use crate::token_core::{self, Asked, Check, Job, Keyed, Looked, Reply, TokenDesk, TokenQueue, Work};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,6 +29,10 @@ use warmpath_ring::{Ring, Wake};
 
 /// The longest that a prompt may hold its shard up, by estimate.
 const INLINE: Nanos = 100 * MICROSECOND;
+
+/// The same for finding a chat's earlier turn, which hashes the body. A copy of it for a token core would cost half of
+/// that, and much more over there.
+const RESUMED_INLINE: Nanos = 200 * MICROSECOND;
 
 /// One text in so many is encoded by both tokenizers.
 const SAMPLED: u32 = 1000;
@@ -82,7 +86,10 @@ impl Drop for Pending {
 
 /// What is too long for a shard.
 enum Long {
-    Body,
+    /// All of it; whether it was seen to go on with no turn that is known.
+    Body {
+        is_new: bool,
+    },
     Rest(Box<Left>),
 }
 
@@ -230,17 +237,18 @@ impl<R: Ring> Flow<R> {
     fn key_or_leave(&mut self, exchange: &Exchange, terms: &Terms) -> Result<Option<Long>, Miss> {
         let body = &exchange.request[exchange.body.clone()];
         let checkpoints = self.exact.text.checkpoints.clone();
-        if let Some(begun) = terms.cost_of_resuming(body).filter(|cost| *cost <= INLINE) {
+        let is_looked_for = terms.cost_of_resuming(body).is_some_and(|cost| cost <= RESUMED_INLINE);
+        if is_looked_for {
             let started = self.stages.begin(RequestStage::Render, || self.ring.now());
             if let Some(left) = self.exact.reader.resume(body, &self.members, terms, &checkpoints) {
                 self.stages.end(RequestStage::Render, started, || self.ring.now());
-                return self.finish_or_leave(begun, left, body, terms);
+                return self.finish_or_leave(0, left, body, terms);
             }
         }
         let begun = Terms::cost_of_body(body, &self.members);
         if begun > INLINE {
             prompt::is_readable(body, &self.members, terms)?;
-            return Ok(Some(Long::Body));
+            return Ok(Some(Long::Body { is_new: is_looked_for }));
         }
         let started = self.stages.begin(RequestStage::Render, || self.ring.now());
         let left = self.exact.reader.begin(body, &self.members, terms, &checkpoints)?;
@@ -283,7 +291,7 @@ impl<R: Ring> Flow<R> {
         let Some(exchange) = &mut client.exchange else { return false };
         let body = &exchange.request[exchange.body.clone()];
         let bytes = match &long {
-            Long::Body => body.len(),
+            Long::Body { .. } => body.len() + size_of::<Members>(),
             Long::Rest(left) => left.text().len(),
         };
         let text = &mut self.exact.text;
@@ -302,7 +310,10 @@ impl<R: Ring> Flow<R> {
             cancelled: pending.cancelled.clone(),
         };
         let work = match long {
-            Long::Body => Work::Body(asked, body.to_vec()),
+            Long::Body { is_new } => {
+                let members = Box::new(self.members.clone());
+                Work::Body(asked, Looked { bytes: body.to_vec(), members, is_new })
+            }
             Long::Rest(left) => Work::Rest(asked, left),
         };
         if !text.queue.push(Job { work, reserved: Some(reserved) }) {

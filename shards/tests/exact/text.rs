@@ -16,7 +16,7 @@ use warmpath_core::shared::Tier;
 use warmpath_core::trust::{self, Leg, Names, State};
 use warmpath_prompt::Tokenizer;
 use warmpath_prompt::load::Files;
-use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::tokenizer::{Choice, Recent};
 use warmpath_shards::loader;
 use warmpath_shards::models::{Entry, Models};
 
@@ -46,7 +46,7 @@ fn publish_with(world: &mut World, folder: &str, template: &str) {
 
 fn tokens(text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
-    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut ids).unwrap();
+    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut Recent::default(), &mut ids).unwrap();
     ids
 }
 
@@ -199,6 +199,22 @@ fn long_prompts_are_left_to_a_token_core() {
         assert_eq!(world.wait(&answers)[0].endpoint, Some(2), "{kind}");
         world.assert_settled();
     }
+}
+
+#[test]
+fn a_next_turn_stays_on_its_shard_however_long_the_chat_is() {
+    let mut world = world(Pool::of(2));
+    let system = words(12, 7_000);
+    let mut turns = vec![("system", system.as_str()), ("user", "what?")];
+    assert_eq!(world.ask(chat(&turns)).status, 200);
+    world.works = false;
+    for (answer, question) in [("this", "and then?"), ("that", "why?")] {
+        turns.extend([("assistant", answer), ("user", question)]);
+        assert_eq!(world.ask(chat(&turns)).status, 200);
+        assert_eq!(world.misses().pop(), Some(Miss::NoSignal), "it has keys, of which nobody holds any");
+    }
+    assert!(!world.desk.work_once(&mut world.worker), "nothing was left to a token core");
+    world.assert_settled();
 }
 
 #[test]
