@@ -137,6 +137,7 @@ struct FixtureArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(disable_version_flag = true)]
 struct LaunchArgs {
     /// The kind of engine
     #[arg(long, value_parser = engine, default_value = "vllm")]

@@ -1,6 +1,8 @@
 //! The verb `models` as an operator meets it: what is staged and what is not, who gets the token, what the gateway then
 //! publishes. Owns folders of its own below the target directory and servers that end with their test.
 
+#![allow(clippy::unwrap_used)] // A test may stop at the first surprise.
+
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -299,7 +299,9 @@ fn check_answers_its_three_questions_apart() {
 fn a_shell_completes_verbs_and_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&warmpath(&["completion", shell]).stdout);
-        assert!(script.contains("kv-exact-mode") && script.contains("rollback"), "{shell}");
+        // The script for fish goes two verbs deep.
+        assert!(script.contains("rollback"), "{shell}");
+        assert!(shell == "fish" || script.contains("kv-exact-mode"), "{shell}");
     }
     let ask = r#"source <("$0" completion bash); COMP_WORDS=(warmpath ctl ro); COMP_CWORD=2
         _warmpath warmpath ro ctl; echo "${COMPREPLY[*]}""#;

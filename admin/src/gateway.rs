@@ -1,6 +1,7 @@
 //! The admin thread's state. Owns the rules and table in force, how far down the gateway is, and what is
 //! told of it; must never touch a file: [`crate::change`] does, in its order.
 
+use crate::attest::run::SharedAttestor;
 use crate::health::run::SharedProbers;
 use crate::out_of_service::OutOfService;
 use crate::refusal::Refusal;
@@ -83,6 +84,8 @@ pub struct Gateway {
     pub serves_metrics: bool,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
+    /// What is proven of rules with a model profile.
+    pub attestor: SharedAttestor,
     /// The scrapers of its endpoints' load.
     pub scrapers: SharedScrapers,
     /// Who may ask the event core at the same time: few, so that its slowness fills no pool of threads.
@@ -111,6 +114,7 @@ impl Gateway {
             out_of_service: OutOfService::default(),
             serves_metrics: true,
             probers: SharedProbers::default(),
+            attestor: SharedAttestor::default(),
             scrapers: SharedScrapers::default(),
             kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
             store: Arc::new(store),

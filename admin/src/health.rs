@@ -175,7 +175,8 @@ impl Probers {
 
 /// Whether probes find all of a rule's endpoints down, so that the table does not believe them.
 pub fn disbelieved(service: &Service) -> bool {
-    let mut serving = service.rule.endpoints.iter().zip(&service.endpoints).filter(|(e, _)| e.weight > 0);
+    let all = service.rule.endpoints.iter().zip(&service.endpoints);
+    let mut serving = all.filter(|(spec, state)| spec.weight > 0 && !state.is_drained());
     serving.clone().next().is_some() && serving.all(|(_, s)| s.probed_down())
 }
 

@@ -6,6 +6,7 @@
 
 mod access;
 pub mod answer;
+pub mod attest;
 mod boot;
 mod breakers;
 pub mod change;

@@ -4,6 +4,7 @@
 //! The `loxilb_*` families are those of the loxilb AI gateway, so that its dashboards keep working; the
 //! `warmpath_*` families are this gateway's own.
 
+mod attest;
 mod exact;
 mod family;
 mod gate;
@@ -22,6 +23,7 @@ use family::Family;
 use std::time::Duration;
 use text::Page;
 use warmpath_core::Nanos;
+use warmpath_core::attest::{Reason, Status};
 use warmpath_core::control::{DrainPhase, KvReport, ShardReport};
 use warmpath_core::table::Table;
 
@@ -47,14 +49,26 @@ pub struct Facts<'a> {
     pub kv: Option<&'a KvReport>,
     /// Endpoints of rules with exact routing, each with its part of that.
     pub kv_endpoints: &'a [KvEndpoint<'a>],
+    /// What is proven of rules with a model profile.
+    pub attest: &'a AttestFacts,
     /// What questions to engines for their load came to.
     pub scrapes: [(Scrape, u64); Scrape::ALL.len()],
 }
 
+/// What is proven of rules with a model profile, as metrics show it.
+#[derive(Clone, Debug, Default)]
+pub struct AttestFacts {
+    /// By the rule's id.
+    pub rules: Vec<(String, Status)>,
+    /// How often challenges came to what.
+    pub echoes: Vec<(&'static str, u64)>,
+    /// How often an answer spoke against an engine, by reason.
+    pub failures: Vec<(Reason, u64)>,
+}
 /// All families, in the order of the page.
 fn families() -> impl Iterator<Item = &'static Family> {
     let own = proxy::FAMILIES.iter().chain(service::FAMILIES).chain(gate::FAMILIES).chain(session::FAMILIES);
-    let own = own.chain(load::FAMILIES);
+    let own = own.chain(load::FAMILIES).chain(attest::FAMILIES);
     own.chain(exact::FAMILIES).chain(pairs::FAMILIES).chain(kv::LOXILB).chain(kv::OWN).chain(trust::FAMILIES)
 }
 

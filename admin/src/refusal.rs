@@ -309,22 +309,10 @@ fn said(word: &str) -> &str {
     if word.is_empty() { "left open" } else { word }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refusal {
+    /// The sentences of the control plane: what of a rule is fixed, its history, snapshots, switches, tokens.
+    fn say_of_control(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
-            Refusal::Body { index: None, fault } => write!(f, "{fault}"),
-            Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
-            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
-            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
-            Refusal::Twice { first, index } => write!(
-                f,
-                "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
-                index + 1,
-                first + 1
-            ),
-            Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
-            Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
             Refusal::Fixed { fixed, id, vip, was, asked } => write!(
                 f,
                 "cant modify rule {} (delete and recreate): serviceArguments.{} is {}, the rule {id} at {vip} is for {}",
@@ -354,6 +342,30 @@ impl fmt::Display for Refusal {
             Refusal::MetricsOff => {
                 write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
             }
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
+            _ => f.write_str(self.code()),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
+            Refusal::Body { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Twice { first, index } => write!(
+                f,
+                "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
+                index + 1,
+                first + 1
+            ),
+            Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
+            Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {
@@ -407,12 +419,10 @@ impl fmt::Display for Refusal {
             }
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
-            Refusal::NoToken => {
-                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
-            }
             Refusal::Foreign(cause) => write!(f, "{cause}"),
             Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
+            _ => self.say_of_control(f),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The handlers of the admin API, a file a subject. Own the JSON that people and scripts see; must never
 //! change the rules but through [`crate::gateway::Gateway`].
 
+pub mod attest;
 pub mod capabilities;
 pub mod diagnostics;
 pub mod explain;

@@ -8,8 +8,8 @@ use crate::page;
 use crate::refusal::Refusal;
 use crate::rest::forms::{self, Form};
 use crate::rest::{
-    capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models, openapi,
-    overview, params, profiles, snapshot, status,
+    attest, capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models,
+    openapi, overview, params, profiles, snapshot, status,
 };
 use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
@@ -186,6 +186,7 @@ const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 /// The table, a part for each subject: a new path is a line in its subject's file.
 const PARTS: &[&[Route]] = &[
     INDEX,
+    attest::ROUTES,
     capabilities::ROUTES,
     diagnostics::ROUTES,
     explain::ROUTES,

@@ -135,6 +135,7 @@ async fn serve_until(
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
     tokio::task::spawn_local(scrape(&gateway.borrow(), options.scrape_interval));
+    tokio::task::spawn_local(crate::attest::run::watch(gateway.clone()));
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
     tokio::task::spawn_local(crate::compat::watch(gateway.clone()));

@@ -13,7 +13,7 @@ pub fn missed(miss: Miss) -> Cow<'static, str> {
         Miss::Declined(Decline::Chain(decline)) => declined(decline).into(),
         Miss::Declined(decline) => unproven(decline),
         Miss::Unproven(reason) => format!(
-            "not all is proven of the engines that the rule's model profile asks for ({}); {}: `warmpath ctl kv attest`",
+            "not all is proven of the engines that the rule's model profile asks for ({}); {}: `warmpath ctl kv status`",
             reason.word(),
             reason.cure()
         )

@@ -14,7 +14,7 @@ mod ladder;
 mod reason;
 
 pub use binding::{Binding, EndpointStatus, Enforcement, RankStatus, Standing, Status, Write};
-pub use challenge::{Challenge, Echo, Heard, Listening, Surface};
+pub use challenge::{Challenge, Echo, Heard, Listening};
 pub use identity::{Deployed, Told};
 pub use ladder::{Answer, Ask, Ladder, Parity, Terms, Ticket, Unanswered};
 pub use reason::{EnforcementFault, Reason, State};

@@ -6,8 +6,10 @@ mod stage;
 pub use stage::{RequestStage, STAGE_BUCKETS_US, StageTimes};
 
 use crate::Nanos;
+use crate::attest::{Heard, Listening};
 use crate::decide::exact::Miss;
 use crate::engine::Engine;
+use crate::profile::Api;
 use crate::profile::registry::Registry;
 use crate::receipt::{PairPhase, Receipt};
 use crate::shared::{Fence, Tier};
@@ -30,6 +32,11 @@ pub trait DataPlane: Send + Sync {
     /// What is known of the models whose text can be tokenized.
     fn models(&self) -> Vec<ModelReport> {
         Vec::new()
+    }
+
+    /// The token ids that the gateway makes of a request's body, as its shards do; `None`: it can't, or not yet.
+    fn tokens(&self, _model: &str, _engine: Engine, _api: Api, _body: &[u8]) -> Option<Vec<u32>> {
+        None
     }
 
     /// The profiles that are published, and the documents that are not, with the reason of each.
@@ -133,6 +140,17 @@ pub trait KvPlane: Send + Sync {
     /// Takes the drained stream of a source over, after another reader was detected; false without such a
     /// source.
     fn reacquire(&self, source: u32) -> bool;
+
+    /// Listens for the blocks of one prompt among those that a source tells of, and forgets what was heard before;
+    /// `None`: for nothing any more. False without such a source.
+    fn listen(&self, _source: u32, _to: Option<Listening>) -> bool {
+        false
+    }
+
+    /// What was heard since then, by all ranks; `None`: there is no such source, or no answer.
+    fn heard(&self, _source: u32) -> Option<Vec<Heard>> {
+        None
+    }
 }
 
 /// A page of block keys. A key that is stored or removed between two pages may be missing or come twice.

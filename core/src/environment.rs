@@ -4,10 +4,12 @@
 //! A wrong value never stops the gateway: the default stands and the operator is told. A wrong seed is refused
 //! where it matters, by the rule that needs it.
 
+mod attest;
 mod gate;
 
 pub use gate::{GateEnvironment, PairAdmission};
 
+use crate::attest::Cadence;
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
 use crate::engine::{Algo, Seed, Terms, Version};
@@ -47,6 +49,8 @@ pub struct Environment {
     /// `LOXILB_KV_MAX_BLOCKS`: blocks that are counted for one endpoint, 1,000 to 100,000,000; `None`: as many
     /// as memory allows.
     pub max_blocks: Option<u32>,
+    /// `LOXILB_KV_ATTEST_…`: when proofs are asked for.
+    pub attest: Cadence,
     /// `LLB_FC_…`: admission.
     pub gate: GateEnvironment,
     /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
@@ -68,6 +72,7 @@ impl Default for Environment {
             drain_pause: (POLL_MIN_MS * MILLISECOND, POLL_MAX_MS * MILLISECOND),
             replay_offset: 0,
             max_blocks: None,
+            attest: Cadence::default(),
             gate: GateEnvironment::default(),
             pair_phase: PAIR_SEC * SECOND,
             connections: None,
@@ -91,6 +96,7 @@ impl Environment {
             max_blocks: reading
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
+            attest: attest::read(&mut reading),
             gate: gate::read(&mut reading),
             pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
             connections: reading
@@ -299,6 +305,7 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            attest: Cadence::default(),
             gate: GateEnvironment {
                 mode: Some(GateMode::Enforce),
                 outstanding: Some(1),

@@ -477,15 +477,6 @@ impl Service {
     }
 }
 
-/// That of the rule before, if it named the very source: another one has to prove itself anew.
-fn trust(source: &Arc<Source>, older: Option<&ExactService>) -> Arc<TrustState> {
-    let kept = older.and_then(|older| {
-        let at = older.sources.iter().position(|own| own.number() == source.number())?;
-        older.trust.get(at).cloned()
-    });
-    kept.unwrap_or_default()
-}
-
 /// What each endpoint's stream of events has to be, by endpoint index.
 fn source_specs(rule: &Rule) -> impl Iterator<Item = SourceSpec> + '_ {
     rule.exact.iter().flat_map(|exact| {
@@ -532,3 +523,4 @@ mod attested;
 mod tests;
 
 pub use attested::Attested;
+use attested::trust;

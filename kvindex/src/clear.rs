@@ -1,9 +1,9 @@
 //! A holder's whole content gone at once. Owns clears and sweeps; must never make a clear wait for a sweep.
 //!
-//! A clear takes the holder's bit out of the valid set of every segment, one store a segment: readers see it
-//! then. The bits that stay in the slots mean nothing and are swept segment by segment: in slices between
-//! batches, or at the latest when the holder (or the next lease of its bit) stores into that segment. One
-//! sweep of a segment cleans it for all holders cleared until then.
+//! A clear takes the holder's bit out of the valid set of every place in use, one store a place: readers see it
+//! then. The bits that stay in the slots mean nothing and are swept place by place: in slices between
+//! batches, or at the latest when the holder (or the next lease of its bit) stores into that place. One
+//! sweep of a place cleans it for all holders cleared until then.
 
 use crate::holders::Holder;
 use crate::writer::Writer;
@@ -16,9 +16,10 @@ impl Writer {
         }
         let bit = holder.bit();
         if self.bits.held(bit) > 0 {
-            for segment in 0..self.fills.len() {
-                self.shared.invalidate(self.shared.place(segment), bit);
-                self.fills[segment].stale = true;
+            let used = self.fills.iter_mut().enumerate().filter(|(_, fill)| fill.end > fill.first);
+            for (place, fill) in used {
+                self.shared.invalidate(place, bit);
+                fill.stale = true;
             }
         }
         self.shared.count_clear(bit);
@@ -26,16 +27,16 @@ impl Writer {
         *self.bits.held_mut(bit) = 0;
     }
 
-    /// Sweeps up to `segments` segments (some tens of microseconds each); how many still wait. To be called
+    /// Sweeps up to `places` places (some tens of microseconds each); how many still wait. To be called
     /// between batches until 0.
-    pub fn sweep(&mut self, segments: usize) -> usize {
-        let mut left = segments;
+    pub fn sweep(&mut self, places: usize) -> usize {
+        let mut left = places;
         for _ in 0..self.fills.len() {
             if left == 0 {
                 break;
             }
             if self.fills[self.sweep_at].stale {
-                self.sweep_segment(self.sweep_at);
+                self.sweep_place(self.sweep_at);
                 left -= 1;
             }
             self.sweep_at = (self.sweep_at + 1) % self.fills.len();
@@ -43,21 +44,20 @@ impl Writer {
         self.fills.iter().filter(|fill| fill.stale).count()
     }
 
-    /// Cleans a segment before `bit` is used in it, if that bit may be stale there.
+    /// Cleans a place before `bit` is used in it, if that bit may be stale there.
     #[inline(always)]
-    pub(crate) fn make_valid(&mut self, segment: usize, bit: usize) {
-        if self.fills[segment].stale {
-            let valid = self.shared.valid(self.shared.place(segment), bit / 64);
+    pub(crate) fn make_valid(&mut self, place: usize, bit: usize) {
+        if self.fills[place].stale {
+            let valid = self.shared.valid(place, bit / 64);
             if valid >> (bit % 64) & 1 == 0 {
-                self.sweep_segment(segment);
+                self.sweep_place(place);
             }
         }
     }
 
-    /// Takes every stale bit out of a segment's slots, then makes all holders valid in it.
+    /// Takes every stale bit out of a place's slots, then makes all holders valid in it.
     #[cold]
-    pub(crate) fn sweep_segment(&mut self, segment: usize) {
-        let place = self.shared.place(segment);
+    pub(crate) fn sweep_place(&mut self, place: usize) {
         let words = self.shared.plan.words;
         let mut live = 0;
         for (at, _) in self.shared.used(place) {
@@ -73,7 +73,7 @@ impl Writer {
             live += u32::from(any != 0);
         }
         self.shared.validate(place);
-        let fill = &mut self.fills[segment];
+        let fill = &mut self.fills[place];
         fill.live = live;
         fill.stale = false;
     }

@@ -44,7 +44,7 @@ impl Writer {
             return (keys, None);
         }
         let (mut at, mut looks) = (from, 0);
-        while at.segment < self.fills.len() {
+        while at.segment < self.shared.plan.segments {
             if looks >= LOOKS || keys.len() >= limit.max(1) {
                 return (keys, Some(at));
             }

@@ -73,6 +73,23 @@ fn a_block_that_stays_is_found_through_a_rebuild() {
     });
 }
 
+/// Segments that share a place part with the second key; the place that they leave is the only spare of what follows.
+#[test]
+fn a_block_that_stays_is_found_while_segments_part() {
+    explore(|| {
+        let (mut writer, readers) = index(Plan::exactly(4, 2, 1, 1), 5);
+        let (holder, mut reader) = (writer.register(1).unwrap(), readers.reader().unwrap());
+        writer.store(holder, &[A], 0);
+        let reading = thread::spawn(move || assert_eq!(run(&mut reader, &[A]), 1));
+        assert_eq!(writer.store(holder, &[B], 0).added, 1);
+        assert_eq!(writer.fills.iter().filter(|fill| fill.end > fill.first).count(), 2);
+        // Some find no room while the reader looks.
+        let _refused: usize = [C, 0xd4, 0xe5].iter().map(|key| churn(&mut writer, holder, *key)).sum();
+        reading.join().unwrap();
+        writer.check().unwrap();
+    });
+}
+
 /// With one spare a second rebuild takes back the place that the reader may have begun in: only if it left. (A is
 /// the second key there and the first in every copy, so that a reader of both would miss it.)
 #[test]

@@ -21,14 +21,17 @@ const SLOTS_MIN: usize = 256;
 /// A budget of at least this many segments before segments grow, so that spares are a small part.
 const SEGMENTS_WANTED: usize = 32;
 
+/// The place of all segments at first.
+pub(crate) const FIRST: usize = 0;
+
 /// One spare for this many segments: where rebuilds go while a reader still looks at the old ones.
 const SEGMENTS_PER_SPARE: usize = 32;
 
 /// Fewest spares.
 const SPARES_MIN: usize = 2;
 
-/// Bytes of a segment's fill, on the writer's side.
-const FILL_BYTES: usize = 12;
+/// Bytes of a place's fill, on the writer's side.
+const FILL_BYTES: usize = 20;
 
 /// Bytes of a holder: its name and last clear for readers, its lease and count for the writer.
 const HOLDER_BYTES: usize = 32;
@@ -141,6 +144,13 @@ impl Plan {
         let least = self.slots / DEAD_SHARE;
         let room = self.limits.rebuild.saturating_sub(live as usize + least);
         (used - live) as usize >= least + room * (segment + 1) / self.segments
+    }
+
+    /// Used slots at which segments no longer share a place, by the first of them. Places fill up alike too: those of low
+    /// segments are divided at an eighth, of high ones at half, where few keys are in another bucket than their first.
+    pub(crate) fn shared_most(&self, segment: usize) -> usize {
+        let (least, most) = (self.slots / 8, (self.slots / 2).min(self.limits.rated));
+        least + most.saturating_sub(least) * segment / self.segments
     }
 
     pub(crate) fn places(&self) -> usize {

@@ -8,7 +8,8 @@
 //! Segments. Keys are hashed to a segment; the directory says at which *place* of the arena it lives. A rebuilt
 //! segment is complete before its place is stored with release. The old place is reused only when no reader
 //! that may have seen it is left: a reader pins the epoch for the life of its view (`Pin`), the writer tags what
-//! it retires. Between views a reader is offline, so one that sleeps holds nothing back.
+//! it retires. Between views a reader is offline, so one that sleeps holds nothing back. Neighbouring segments share a
+//! place until it has many blocks: an index takes as much memory as it has blocks, and walks meet no more.
 //!
 //! Clears. Each place has a word set of *valid* holders: bits outside it mean nothing. A clear takes the holder
 //! out of every valid set, then counts itself. The writer cleans a place's stale bits before it makes a holder
@@ -19,9 +20,10 @@
 #![allow(unsafe_code)] // prefetch hints, and zeroed memory on huge pages
 
 use crate::holders::HolderSet;
-use crate::plan::Plan;
+use crate::plan::{FIRST, Plan};
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::ops::Range;
 use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -350,7 +352,7 @@ impl Shared {
             seed,
             arena,
             origin,
-            directory: (0..plan.segments).map(|segment| AtomicU32::new(segment as u32)).collect(),
+            directory: (0..plan.segments).map(|_| AtomicU32::new(FIRST as u32)).collect(),
             valid: (0..plan.places() * words).map(|_| AtomicU64::new(u64::MAX)).collect(),
             holders: HolderCells {
                 names: (0..plan.bits()).map(|_| AtomicU64::new(NAMELESS)).collect(),
@@ -411,9 +413,15 @@ impl Shared {
         }
     }
 
-    /// Copies the live blocks of a place to one that no reader looks at, whatever was there, and empties the rest of
-    /// it; how many. `filled` is memory for a count a bucket.
-    pub fn copy<const W: usize>(&self, from: usize, to: usize, filled: &mut [u8]) -> u32 {
+    /// Copies some segments' live blocks to a place that no reader looks at, whatever was there, and empties the rest
+    /// of it; how many. `filled` is memory for a count a bucket.
+    pub fn copy<const W: usize>(
+        &self,
+        from: usize,
+        segments: &Range<usize>,
+        to: usize,
+        filled: &mut [u8],
+    ) -> u32 {
         filled.fill(0);
         let mut copied = 0;
         for slot in 0..self.plan.slots {
@@ -423,7 +431,11 @@ impl Shared {
             if key == EMPTY || any == 0 {
                 continue;
             }
-            let mut bucket = self.home(key).slot / BUCKET;
+            let home = self.home(key);
+            if !segments.contains(&home.segment) {
+                continue;
+            }
+            let mut bucket = home.slot / BUCKET;
             let mut nth = 0;
             while usize::from(filled[bucket]) == BUCKET {
                 nth += 1;
@@ -480,13 +492,16 @@ impl Shared {
         put_bit(&self.holders.partial, bit, partial);
     }
 
-    /// Publishes a complete place as the home of a segment; gives the old place and the tag it retires with.
-    pub fn replace(&self, segment: usize, place: usize) -> (usize, u64) {
-        let old = self.place(segment);
-        self.directory[segment].store(place as u32, Release);
+    /// Publishes a complete place as the home of segments.
+    pub fn move_in(&self, segments: Range<usize>, place: usize) {
+        self.directory[segments].iter().for_each(|home| home.store(place as u32, Release));
+    }
+
+    /// The tag that a place retires with, after all its segments moved.
+    pub fn retire(&self) -> u64 {
         let tag = self.epoch.load(Relaxed);
         self.epoch.store(tag + 1, Release);
-        (old, tag)
+        tag
     }
 
     /// Whether no reader is left that may look at what was retired with `tag`.

@@ -4,9 +4,10 @@
 //! A run is prefetched ahead of itself; each block of it is visible as soon as it is stored.
 
 use crate::holders::{Bits, Holder};
-use crate::plan::Plan;
+use crate::plan::{FIRST, Plan};
 use crate::publish::{At, NAMELESS, Probe, Shared, stored_key};
 use crate::rebuild::Spares;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Blocks of a run that are asked for ahead of the one at work.
@@ -19,6 +20,7 @@ const NEAR: usize = 16;
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) shared: Arc<Shared>,
+    /// By place.
     pub(crate) fills: Box<[Fill]>,
     pub(crate) bits: Bits,
     pub(crate) spares: Spares,
@@ -27,9 +29,12 @@ pub struct Writer {
     pub(crate) rebuilds: u64,
 }
 
-/// How full a segment is.
+/// How full a place is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fill {
+    /// The first segment that lives there, and the one behind the last: none where the place is spare.
+    pub first: u32,
+    pub end: u32,
     /// Slots with a key.
     pub used: u32,
     /// Slots with a bit, stale ones included until they are swept.
@@ -88,15 +93,29 @@ pub struct Stats {
     pub refused: u64,
     /// Segments rebuilt so far.
     pub rebuilds: u64,
-    /// Segments still to sweep.
-    pub stale_segments: usize,
+    /// Places of segments still to sweep.
+    pub stale_places: usize,
+}
+
+impl Fill {
+    /// The segments that live there.
+    pub fn segments(&self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
+
+    /// Whether several do.
+    pub fn is_shared(&self) -> bool {
+        self.end - self.first > 1
+    }
 }
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>) -> Writer {
         let plan = shared.plan;
+        let mut fills = vec![Fill::default(); plan.places()].into_boxed_slice();
+        fills[FIRST].end = plan.segments as u32;
         Writer {
-            fills: vec![Fill::default(); plan.segments].into(),
+            fills,
             bits: Bits::new(plan.bits()),
             spares: Spares::new(plan),
             sweep_at: 0,
@@ -180,7 +199,7 @@ impl Writer {
             capacity: self.shared.plan.capacity(),
             refused: self.refused,
             rebuilds: self.rebuilds,
-            stale_segments: self.fills.iter().filter(|fill| fill.stale).count(),
+            stale_places: self.fills.iter().filter(|fill| fill.stale).count(),
         }
     }
 
@@ -228,7 +247,8 @@ impl Writer {
     #[inline(always)]
     fn store_one<const W: usize>(&mut self, bit: usize, key: u64, depth: u32, result: &mut Stored) {
         let home = self.shared.home(key);
-        self.make_valid(home.segment, bit);
+        let place = self.shared.place(home.segment);
+        self.make_valid(place, bit);
         match self.shared.probe::<W>(home, key) {
             Some(Probe::Found(at)) => {
                 let word = self.shared.raw::<W>(at, bit / 64);
@@ -237,12 +257,12 @@ impl Writer {
                     return;
                 }
                 if self.is_dead::<W>(at) {
-                    self.fills[home.segment].live += 1;
+                    self.fills[place].live += 1;
                 }
                 self.shared.set_raw::<W>(at, bit / 64, word | 1 << (bit % 64));
                 result.added += 1;
             }
-            Some(Probe::Empty(at)) => match self.room(home.segment, depth, key, at) {
+            Some(Probe::Empty(at)) => match self.room(depth, key, at) {
                 Some(at) => {
                     let mask = |word| if word == bit / 64 { 1 << (bit % 64) } else { 0 };
                     self.shared.publish::<W>(at, key, mask);
@@ -254,15 +274,15 @@ impl Writer {
         }
     }
 
-    /// Room for a new key, at `at` unless the segment is rebuilt for it; counts it.
+    /// Room for a new key, at `at` unless segments move for it; counts it.
     #[inline(always)]
-    fn room(&mut self, segment: usize, depth: u32, key: u64, at: At) -> Option<At> {
+    fn room(&mut self, depth: u32, key: u64, at: At) -> Option<At> {
         let limits = self.shared.plan.limits;
         let mut at = at;
-        if self.is_due(segment) && self.rebuild_if_worth(segment) {
+        if self.is_due(at.place) && self.make_room(at.place) {
             at = self.shared.empty_slot(key)?;
         }
-        let fill = &mut self.fills[segment];
+        let fill = &mut self.fills[at.place];
         if fill.used as usize >= limits.hard || !limits.admits(fill.live as usize, depth) {
             return None;
         }
@@ -271,12 +291,15 @@ impl Writer {
         Some(at)
     }
 
-    /// Whether a segment's dead keys are in the way.
+    /// Whether a place is shared for too long, or dead keys are in the way.
     #[inline(always)]
-    fn is_due(&self, segment: usize) -> bool {
-        let (fill, plan) = (self.fills[segment], &self.shared.plan);
+    fn is_due(&self, place: usize) -> bool {
+        let (fill, plan) = (self.fills[place], &self.shared.plan);
+        if fill.is_shared() {
+            return fill.used as usize >= plan.shared_most(fill.first as usize);
+        }
         fill.used as usize >= plan.limits.rebuild
-            || !fill.rebuilt && plan.is_early(segment, fill.used, fill.live)
+            || !fill.rebuilt && plan.is_early(fill.first as usize, fill.used, fill.live)
     }
 
     #[cold]
@@ -311,7 +334,7 @@ impl Writer {
         self.shared.set_raw::<W>(at, bit / 64, word & !(1 << (bit % 64)));
         result.gone += 1;
         if self.is_dead::<W>(at) {
-            self.fills[home.segment].live -= 1;
+            self.fills[at.place].live -= 1;
         }
     }
 

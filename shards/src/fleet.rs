@@ -7,6 +7,7 @@ use crate::flow::Flow;
 use crate::gate::Desk;
 use crate::loader::{Loader, Told};
 use crate::models::Models;
+use crate::prompt;
 use crate::settings::Settings;
 use crate::tokenize::Text;
 use crate::valve::Valve;
@@ -18,8 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, ShardReport};
-use warmpath_core::profile::registry::Registry;
+use warmpath_core::engine::Engine;
+use warmpath_core::profile::{self, registry::Registry};
 use warmpath_core::table::Table;
+use warmpath_prompt::{Api, Date};
 use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
 
 /// How long the admin thread waits for a shard's report.
@@ -70,6 +73,8 @@ pub struct Fleet {
     /// What the loader published last.
     models: Arc<Mutex<Arc<Models>>>,
     tell: Sender<Told>,
+    /// Time since the Unix epoch, for templates that print the date.
+    wall: fn() -> Duration,
 }
 
 #[derive(Clone)]
@@ -115,6 +120,7 @@ impl Fleet {
             budget: budget.clone(),
             models: Arc::default(),
             tell: blocks.text.teller(),
+            wall: blocks.text.wall,
         };
         let mut threads = Threads::new();
         let valve = plan.connections.map(|most| Arc::new(Valve::new(most)));
@@ -227,6 +233,16 @@ impl DataPlane for Fleet {
         for shard in 0..self.shards.len() {
             self.tell(shard, Order::Drain(phase));
         }
+    }
+
+    fn tokens(&self, model: &str, engine: Engine, api: profile::Api, body: &[u8]) -> Option<Vec<u32>> {
+        let model = lock(&self.models).find(model, engine).cloned().ok()?;
+        let today = i64::try_from((self.wall)().as_secs()).ok().map(Date::of_unix);
+        let api = match api {
+            profile::Api::Completions => Api::Completions,
+            profile::Api::Chat => Api::Chat,
+        };
+        prompt::ids(&model, api, body, today)
     }
 
     fn models(&self) -> Vec<ModelReport> {

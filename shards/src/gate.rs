@@ -319,8 +319,10 @@ impl<R: Ring> Flow<R> {
     }
 
     fn look_at_gates(&mut self) {
-        self.charge_running();
         let waits = |service: &&Rc<ShardService>| service.service.admission.gate.waiting() > 0;
+        if self.rules.services().filter(waits).any(|service| service.service.rule.gate.fair) {
+            self.charge_running();
+        }
         if self.rules.services().filter(waits).any(|service| service.service.is_closed()) {
             self.drain_queues();
         }

@@ -170,8 +170,8 @@ impl Model {
         if !is_safe_path(&self.id) || self.id.contains('/') {
             return Err("an id has letters, digits, and . _ - behind the first".into());
         }
-        let revision = self.revision.iter().filter(|own| !is_safe_path(own) || own.contains('/'));
-        if let Some(revision) = revision.last() {
+        let mut revision = self.revision.iter().filter(|own| !is_safe_path(own) || own.contains('/'));
+        if let Some(revision) = revision.next() {
             return Err(format!("revision {revision:?}: use letters, digits, and . _ -"));
         }
         let rows = self.engines.values();

@@ -86,7 +86,8 @@ fn install(
         println!("replaces  {replaced}");
     }
     for item in &items {
-        stage(args, fetcher, model, item)?;
+        let beside = items.iter().find(|own| own.pin.sha256 == item.pin.sha256 && own.is_staged());
+        stage(args, fetcher, model, item, beside.map(|own| own.target.as_path()))?;
     }
     if let (Some(folder), Some(own)) = (&args.weights_dir, &model.weights) {
         weights::stage(folder, model, own, fetcher, args.dry_run)?;
@@ -128,10 +129,22 @@ fn items<'a>(args: &InstallArgs, model: &'a Model, row: &'a Row) -> Result<Vec<I
     Ok(items)
 }
 
-/// Fetches and writes a file, unless it is there.
-fn stage(args: &InstallArgs, fetcher: &mut Fetcher, model: &Model, item: &Item<'_>) -> Result<(), String> {
+impl Item<'_> {
+    fn is_staged(&self) -> bool {
+        files::has(&self.target, &self.pin.sha256)
+    }
+}
+
+/// Writes a file, unless it is there: from the one `beside` it with the same bytes, else it is fetched.
+fn stage(
+    args: &InstallArgs,
+    fetcher: &mut Fetcher,
+    model: &Model,
+    item: &Item<'_>,
+    beside: Option<&Path>,
+) -> Result<(), String> {
     let Item { target, pin, largest } = item;
-    if files::has(target, &pin.sha256) {
+    if item.is_staged() {
         println!("verified  {}", target.display());
         return Ok(());
     }
@@ -140,7 +153,10 @@ fn stage(args: &InstallArgs, fetcher: &mut Fetcher, model: &Model, item: &Item<'
         println!("would     {verb} {} and stage {}", pin.from, target.display());
         return Ok(());
     }
-    let bytes = fetcher.pinned(&pin.from, &pin.sha256, *largest)?;
+    let bytes = match beside {
+        Some(path) => std::fs::read(path).map_err(|e| format!("{}: can't be read: {e}", path.display()))?,
+        None => fetcher.pinned(&pin.from, &pin.sha256, *largest)?,
+    };
     check(&args.config_root, model, target, &bytes, args.engine)
         .map_err(|what| format!("{}: {what}", pin.from))?;
     files::write(target, &bytes)?;

@@ -59,10 +59,57 @@ pub const FAMILIES: &[Family] = &[
             }
         }),
     ),
+    family(
+        "loxilb_pd_admission_inflight",
+        "Requests of rules with prefill and decode that gates let in and that engines still work on.",
+        &OfPairs(|service| u64::from(service.admission.gate.out())),
+    ),
+    family(
+        "loxilb_pd_admission_queued_total",
+        "Requests of rules with prefill and decode that had to wait at a gate.",
+        &OfPairs(queued),
+    ),
+    family(
+        "loxilb_pd_admission_shed_total",
+        "Requests of rules with prefill and decode that were refused at a gate without a queue.",
+        &OfPairs(|service| shed(service, false)),
+    ),
+    family(
+        "loxilb_pd_admission_overflow_shed_total",
+        "Requests of rules with prefill and decode that were refused since the gate's queue was full.",
+        &OfPairs(|service| shed(service, true)),
+    ),
 ];
 
 /// A sample of each rule with a gate that has the figure.
 struct Gated(fn(&Service) -> Option<u32>);
+
+/// A sum over rules with prefill and decode, of their gates.
+struct OfPairs(fn(&Service) -> u64);
+
+impl Samples for OfPairs {
+    fn labels(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn write(&self, facts: &Facts, page: &mut Page) {
+        let services = facts.table.services().filter(|service| service.roles.is_some());
+        page.sample(&[], services.map(|service| (self.0)(service)).sum::<u64>());
+    }
+}
+
+/// Requests that had to wait, those that still do included.
+fn queued(service: &Service) -> u64 {
+    let ends = [Decided::AdmittedAfterWait, Decided::QueueTimeout, Decided::Drained, Decided::Left];
+    let over: u64 = ends.map(|end| service.admission.counted(end)).iter().sum();
+    over + u64::from(service.admission.gate.waiting())
+}
+
+/// Requests that a gate refused for want of a place, by whether it has a queue.
+fn shed(service: &Service, has_queue: bool) -> u64 {
+    let is_it = (service.rule.gate.queue.value > 0) == has_queue;
+    if is_it { service.admission.counted(Decided::Capacity) } else { 0 }
+}
 
 impl Samples for Gated {
     fn labels(&self) -> &'static [&'static str] {

@@ -168,13 +168,26 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
         reports: &reports,
         kv: Some(&kv),
         kv_endpoints: &endpoints(&table, Some(&kv)),
+        attest: &attested(),
         scrapes: Scrape::ALL.map(|scrape| (scrape, 7)),
     })
+}
+
+/// One rule with a profile and without endpoints, and some answers.
+fn attested() -> AttestFacts {
+    let cadence = warmpath_core::attest::Cadence::default();
+    let binding = warmpath_core::attest::Binding::new(1, cadence, Default::default(), []);
+    AttestFacts {
+        rules: vec![("chat".into(), binding.status(0))],
+        echoes: vec![("named", 3)],
+        failures: vec![(warmpath_core::attest::Reason::TokenMismatch, 2)],
+    }
 }
 
 /// A moment at which nothing is known.
 fn nothing() -> Facts<'static> {
     static EMPTY: Table = Table { generation: 0, vips: Vec::new() };
+    static NONE: AttestFacts = AttestFacts { rules: Vec::new(), echoes: Vec::new(), failures: Vec::new() };
     Facts {
         table: &EMPTY,
         phase: DrainPhase::Serving,
@@ -186,6 +199,7 @@ fn nothing() -> Facts<'static> {
         reports: &[],
         kv: None,
         kv_endpoints: &[],
+        attest: &NONE,
         scrapes: Scrape::ALL.map(|scrape| (scrape, 0)),
     }
 }

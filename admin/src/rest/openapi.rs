@@ -101,6 +101,7 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = match name {
             "port" | "portmax" => json!({"type": "integer", "minimum": 0, "maximum": 65_535}),
             "protocol" => json!({"enum": ["tcp"]}),
+            "ip" => json!({"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}),
             _ => json!({"type": "string", "minLength": 1}),
         };
         json!({"name": name, "in": "path", "required": true, "schema": schema})

@@ -90,6 +90,7 @@ pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<
         reports,
         kv,
         kv_endpoints: &endpoints(&gateway.table, kv),
+        attest: &gateway.attestor.borrow().facts((gateway.outside.now)()),
         scrapes: gateway.scrapers.borrow().counts(),
     };
     Ok(Answer::metrics(metrics::render(&facts)))

@@ -315,22 +315,22 @@ fn a_restored_rule_without_a_profile_waits_for_one() {
     let plane = plane();
     let outside = outside(&plane);
     let mut rules = RuleSet::default();
-    rules.upsert(&rule(json!({"id": "own"})), &outside.reading(Origin::Restored)).unwrap();
+    rules.upsert(&rule(json!({"id": "own"})), "", &outside.reading(Origin::Restored)).unwrap();
     let binding = |rules: &RuleSet| rules.entries()[0].rule.exact.clone().unwrap().profile.binding;
     assert_eq!(binding(&rules), Binding::RequiresMigration);
     assert!(rules.warnings().next().unwrap().contains("kvModelProfile"));
     let kept = Bindings::from_json(&rules.bindings().to_json()).unwrap();
     let mut next = RuleSet::numbered(kept);
-    next.upsert(&rule(json!({"id": "own"})), &outside.reading(Origin::Kept)).unwrap();
+    next.upsert(&rule(json!({"id": "own"})), "", &outside.reading(Origin::Kept)).unwrap();
     assert_eq!(binding(&next), Binding::RequiresMigration, "a restart is no way out");
     let mut asked = rule(json!({"id": "own", "sel": 4}));
-    next.upsert(&asked, &outside.reading(Origin::Asked)).unwrap();
+    next.upsert(&asked, "", &outside.reading(Origin::Asked)).unwrap();
     assert_eq!(binding(&next), Binding::RequiresMigration, "nor is another change");
     asked["serviceArguments"]["kvModelProfile"] = json!("both");
-    next.upsert(&asked, &outside.reading(Origin::Asked)).unwrap();
+    next.upsert(&asked, "", &outside.reading(Origin::Asked)).unwrap();
     assert_eq!(bound(&next.entries()[0].rule).unwrap().generation, 1);
     let mut legacy = RuleSet::default();
-    legacy.upsert(&rule(json!({})), &outside.reading(Origin::Kept)).unwrap();
+    legacy.upsert(&rule(json!({})), "", &outside.reading(Origin::Kept)).unwrap();
     assert_eq!(binding(&legacy), Binding::Legacy, "one of this gateway's own state goes on as it was");
 }
 

@@ -49,6 +49,7 @@ pub struct Binding {
     fault: Option<EnforcementFault>,
     acknowledged_at: Option<Nanos>,
     was_ready: bool,
+    /// The manifest became another, and it was not ready since.
     is_renewed: bool,
 }
 
@@ -74,6 +75,34 @@ impl Binding {
         }
     }
 
+    /// The same over other endpoints: those of `kept` that have to prove the same as before keep what is proven.
+    #[must_use]
+    pub fn over(
+        &self,
+        endpoints: impl IntoIterator<Item = (SocketAddr, Arc<Terms>)>,
+        kept: impl Fn(SocketAddr) -> bool,
+    ) -> Binding {
+        let mut next = Binding::new(self.generation, self.cadence, self.standing.clone(), endpoints);
+        for member in &mut next.members {
+            let same =
+                |own: &&Member| own.address == member.address && own.ladder.terms() == member.ladder.terms();
+            if let Some(own) = self.members.iter().find(same).filter(|own| kept(own.address)) {
+                *member = own.clone();
+            }
+        }
+        Binding { fault: self.fault, was_ready: self.was_ready, is_renewed: self.is_renewed, ..next }
+    }
+
+    /// What its endpoints have to prove, in their order.
+    pub fn terms(&self) -> impl Iterator<Item = (SocketAddr, &Arc<Terms>)> {
+        self.members.iter().map(|member| (member.address, member.ladder.terms()))
+    }
+
+    /// The place of an endpoint.
+    pub fn place(&self, address: SocketAddr) -> Option<usize> {
+        self.members.iter().position(|member| member.address == address)
+    }
+
     /// Its generation.
     pub fn generation(&self) -> u32 {
         self.generation
@@ -96,7 +125,9 @@ impl Binding {
 
     /// The profile, its files or the shards' tables are another. A new manifest makes all proofs worthless.
     pub fn stand(&mut self, standing: Standing) {
-        let is_other = self.standing.manifest != standing.manifest || self.standing.faults != standing.faults;
+        let has_changed = self.standing.manifest != standing.manifest;
+        let is_other = has_changed || self.standing.faults != standing.faults;
+        self.is_renewed |= has_changed && self.standing.manifest.is_some();
         self.standing = standing;
         if is_other {
             self.renew();
@@ -105,7 +136,7 @@ impl Binding {
 
     /// Everything is to be proven anew, also after a fault of enforcement: the operator changed something.
     pub fn renew(&mut self) {
-        (self.fault, self.is_renewed) = (None, true);
+        self.fault = None;
         self.members.iter_mut().for_each(|member| member.ladder.changed());
     }
 

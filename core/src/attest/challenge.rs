@@ -3,6 +3,7 @@
 
 use super::Unanswered;
 use crate::engine::{Contract, Extras, Scratch};
+use crate::profile::Api;
 use serde_json::{Value, json};
 
 /// What stands behind the nonce, with which a challenge begins.
@@ -19,30 +20,6 @@ const TOKENS: usize = 64;
 
 /// Bytes of the longest challenge that is made.
 const LONGEST: usize = 64 << 10;
-
-/// By which API a prompt is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Surface {
-    /// `POST /v1/completions`: the text as it is.
-    Completions,
-    /// `POST /v1/chat/completions`: through the template.
-    Chat,
-}
-
-impl Surface {
-    /// Both.
-    pub const ALL: [Surface; 2] = [Surface::Completions, Surface::Chat];
-
-    /// Where to `POST` it.
-    pub const fn path(self) -> &'static str {
-        ["/v1/completions", "/v1/chat/completions"][self as usize]
-    }
-
-    /// As in a fixture's `api`.
-    pub const fn word(self) -> &'static str {
-        ["completions", "chat"][self as usize]
-    }
-}
 
 /// A block that an engine told of, with what stands beside its tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +57,8 @@ pub enum Echo {
 /// One challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
+    /// Where to `POST` it.
+    pub path: &'static str,
     /// The body of its request.
     pub body: Vec<u8>,
     /// The tokens of the whole prompt.
@@ -94,7 +73,7 @@ impl Challenge {
     /// The challenge of this nonce (32 hexadecimal digits), for blocks of the contract. `encode` gives the tokens that
     /// the gateway makes of a body. `None`: it can't, or nothing that it can would fill two blocks.
     pub fn compose(
-        surface: Surface,
+        api: Api,
         model: &str,
         nonce: &str,
         contract: &Contract,
@@ -105,12 +84,12 @@ impl Challenge {
         let least = (BLOCKS * size + contract.overhang()).max(TOKENS);
         let mut text = format!("{nonce}{PHRASE}");
         while text.len() < LONGEST {
-            let body = body(surface, model, &text).to_string().into_bytes();
+            let body = body(api, model, &text).to_string().into_bytes();
             let tokens = encode(&body)?;
             if tokens.len() > least {
                 let keys = keys(contract, &tokens)?;
                 let proving = (tokens.len() - 1 - contract.overhang()) / size;
-                return Some(Challenge { body, tokens, size, keys, proving });
+                return Some(Challenge { path: path(api), body, tokens, size, keys, proving });
             }
             text += &FILLER.repeat((least - tokens.len()) / FILLER.len() + 1);
         }
@@ -167,12 +146,19 @@ impl Listening {
     }
 }
 
-fn body(surface: Surface, model: &str, text: &str) -> Value {
-    match surface {
-        Surface::Completions => json!({"model": model, "prompt": text, "max_tokens": 1, "temperature": 0}),
-        Surface::Chat => json!({
+fn body(api: Api, model: &str, text: &str) -> Value {
+    match api {
+        Api::Completions => json!({"model": model, "prompt": text, "max_tokens": 1, "temperature": 0}),
+        Api::Chat => json!({
             "model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 1, "temperature": 0,
         }),
+    }
+}
+
+fn path(api: Api) -> &'static str {
+    match api {
+        Api::Completions => "/v1/completions",
+        Api::Chat => "/v1/chat/completions",
     }
 }
 

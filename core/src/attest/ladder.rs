@@ -5,8 +5,9 @@
 //! Each question has a [`Ticket`]. A change makes the tickets before it worthless, so that an answer of the engine as it
 //! was never proves anything of the engine as it is.
 
-use super::{Cadence, Deployed, Echo, Reason, Surface, Told};
+use super::{Cadence, Deployed, Echo, Reason, Told};
 use crate::engine::Engine;
+use crate::profile::Api;
 use crate::{Nanos, SECOND};
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ const RETRY: Nanos = 5 * SECOND;
 
 /// Challenges for each rank before the rest of them is left to the next cadence, where the engine chooses the rank.
 const ATTEMPTS: u32 = 4;
+
+/// By place.
+const APIS: [Api; 2] = [Api::Chat, Api::Completions];
 
 /// What has to be proven of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +55,7 @@ pub enum Ask {
         /// The rank to send it to by name.
         rank: Option<u8>,
         /// By which API.
-        surface: Surface,
+        api: Api,
     },
 }
 
@@ -144,7 +148,7 @@ pub struct Ladder {
     identity: Option<Nanos>,
     parity: Parity,
     fixtures: Vec<Option<Nanos>>,
-    by_events: [Option<Nanos>; Surface::ALL.len()],
+    by_events: [Option<Nanos>; APIS.len()],
     ranks: Vec<Rank>,
     fault: Option<(Step, Reason)>,
     /// What the source's own events say against it.
@@ -167,7 +171,7 @@ impl Ladder {
             identity: None,
             parity: if tokenizes { Parity::Tokenize } else { Parity::Events },
             fixtures: vec![None; terms.fixtures.len()],
-            by_events: [None; Surface::ALL.len()],
+            by_events: [None; APIS.len()],
             ranks: vec![Rank::default(); terms.ranks.into()],
             fault: None,
             source: None,
@@ -214,26 +218,27 @@ impl Ladder {
         }
         if let Some(rank) = self.ranks.iter().position(|own| is_due(own.proven(), challenge, now)) {
             let pins = self.terms.ranks > 1 && self.terms.engine.takes_rank();
-            return Some(Ask::Challenge { rank: pins.then_some(rank as u8), surface: Surface::Completions });
+            return Some(Ask::Challenge { rank: pins.then_some(rank as u8), api: Api::Completions });
         }
-        let lacks = |surface: &Surface| is_due(self.by_events[*surface as usize], challenge, now);
-        let surface = self.surfaces().iter().copied().find(lacks)?;
-        Some(Ask::Challenge { rank: None, surface })
+        let lacks = |api: &Api| is_due(self.by_events[*api as usize], challenge, now);
+        let api = self.apis().iter().copied().find(lacks)?;
+        Some(Ask::Challenge { rank: None, api })
     }
 
     /// The APIs of which events have to show the tokens.
-    fn surfaces(&self) -> &'static [Surface] {
+    fn apis(&self) -> &'static [Api] {
         match (self.parity, self.terms.chats) {
             (Parity::Tokenize, _) => &[],
-            (Parity::Events, false) => &[Surface::Completions],
-            (Parity::Events, true) => &Surface::ALL,
+            (Parity::Events, false) => &[Api::Completions],
+            (Parity::Events, true) => &APIS,
         }
     }
 
-    /// Takes what came of a question. An answer to one that was asked before the last change says nothing.
-    pub fn take(&mut self, now: Nanos, ticket: Ticket, answer: &Answer) {
+    /// Takes what came of a question; why, if it took all proofs away. An answer to one that was asked before the last
+    /// change says nothing.
+    pub fn take(&mut self, now: Nanos, ticket: Ticket, answer: &Answer) -> Option<Reason> {
         if ticket.epoch != self.epoch {
-            return;
+            return None;
         }
         self.asking = false;
         match (ticket.ask, answer) {
@@ -242,9 +247,10 @@ impl Ladder {
             }
             (Ask::Identity, Answer::Identity(told)) => self.identified(now, told),
             (Ask::Tokens(at), Answer::Tokens(tokens)) => self.tokenized(now, at, tokens),
-            (Ask::Challenge { rank, surface }, Answer::Echo(echo)) => self.echoed(now, rank, surface, *echo),
+            (Ask::Challenge { rank, api }, Answer::Echo(echo)) => self.echoed(now, rank, api, *echo),
             _ => self.lose(now, Step::Identity, Reason::ProbeSchemaMismatch),
         }
+        self.fault.filter(|_| ticket.epoch != self.epoch).map(|(_, reason)| reason)
     }
 
     fn unanswered(&mut self, now: Nanos, ask: Ask, why: Unanswered) {
@@ -295,7 +301,7 @@ impl Ladder {
         }
     }
 
-    fn echoed(&mut self, now: Nanos, asked: Option<u8>, surface: Surface, echo: Echo) {
+    fn echoed(&mut self, now: Nanos, asked: Option<u8>, api: Api, echo: Echo) {
         match echo {
             Echo::Named(rank) if asked.is_some_and(|asked| asked != rank) => {
                 self.lose(now, Step::Names, Reason::ChallengeFailed);
@@ -303,7 +309,7 @@ impl Ladder {
             Echo::Named(rank) => match self.ranks.get_mut(usize::from(rank)) {
                 Some(own) => {
                     own.echoed = Some(now);
-                    self.by_events[surface as usize] = Some(now);
+                    self.by_events[api as usize] = Some(now);
                     self.passed(Step::Names);
                     self.count_attempt(now);
                 }
@@ -359,7 +365,7 @@ impl Ladder {
         (self.asking, self.attempts, self.pending) = (false, 0, false);
         (self.told, self.identity) = (None, None);
         self.fixtures.fill(None);
-        self.by_events = [None; Surface::ALL.len()];
+        self.by_events = [None; APIS.len()];
         self.ranks.fill(Rank::default());
     }
 
@@ -387,10 +393,10 @@ impl Ladder {
     }
 
     fn has_tokens(&self, now: Nanos) -> bool {
-        let shown = |surface: &Surface| holds(self.by_events[*surface as usize], self.cadence.challenge, now);
+        let shown = |api: &Api| holds(self.by_events[*api as usize], self.cadence.challenge, now);
         match self.parity {
             Parity::Tokenize => self.fixtures.iter().all(|at| holds(*at, self.cadence.probe, now)),
-            Parity::Events => self.surfaces().iter().all(shown),
+            Parity::Events => self.apis().iter().all(shown),
         }
     }
 

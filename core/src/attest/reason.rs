@@ -164,18 +164,6 @@ impl Reason {
     pub fn of(place: u8) -> Option<Reason> {
         Reason::ALL.get(usize::from(place)).copied()
     }
-
-    /// Whether it tells that something is under way rather than wrong.
-    pub const fn is_waiting(self) -> bool {
-        matches!(
-            self,
-            Reason::AttestationPending
-                | Reason::BindingDataplanePending
-                | Reason::ChallengeCadence
-                | Reason::HashAttestationPending
-                | Reason::ManifestChanged
-        )
-    }
 }
 
 /// Why what was ordered is not in force.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::block::BlockSize;
 use crate::engine::{Algo, Contract, Engine, Terms as Naming};
+use crate::profile::Api;
 use std::sync::Arc;
 
 fn terms(engine: Engine, ranks: u8) -> Terms {
@@ -62,7 +63,7 @@ fn ladder(engine: Engine, ranks: u8) -> Ladder {
 #[test]
 fn identity_then_tokens_then_each_rank_by_name() {
     let mut ladder = ladder(Engine::Vllm, 2);
-    let challenge = |rank| Ask::Challenge { rank: Some(rank), surface: Surface::Completions };
+    let challenge = |rank| Ask::Challenge { rank: Some(rank), api: Api::Completions };
     let asked = climb(&mut ladder, 0);
     assert_eq!(asked, [Ask::Identity, Ask::Tokens(0), Ask::Tokens(1), challenge(0), challenge(1)]);
     assert!(ladder.is_proven(0, 0) && ladder.is_proven(1, 0) && !ladder.is_proven(2, 0));
@@ -77,7 +78,7 @@ fn without_a_way_to_ask_for_tokens_events_of_both_apis_show_them() {
     let ticket = ladder.next(0).unwrap();
     ladder.take(0, ticket, &Answer::Unanswered(Unanswered::Status(500)));
     assert_eq!((ladder.parity(), ladder.height(0)), (Parity::Events, ladder::Height::Oracle));
-    let chat = Ask::Challenge { rank: None, surface: Surface::Chat };
+    let chat = Ask::Challenge { rank: None, api: Api::Chat };
     assert_eq!(climb(&mut ladder, 0).last(), Some(&chat));
     assert!(ladder.is_proven(0, 0));
 }

@@ -10,6 +10,9 @@ use super::text::{Looped, Named, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
 
+/// What starts an engine, or why nothing does.
+pub(super) type Launch = fn(&LaunchAsk<'_>) -> Result<LaunchLine, LaunchFault>;
+
 /// One engine's answers.
 pub(super) struct Answers {
     /// As in a rule's `kvEngineType`.
@@ -41,7 +44,7 @@ pub(super) struct Answers {
     /// What it is asked before a rule with a model profile routes by its blocks.
     pub questions: Option<Questions>,
     /// The line that starts it so that it can be trusted.
-    pub launch: Option<fn(&LaunchAsk<'_>) -> Result<LaunchLine, LaunchFault>>,
+    pub launch: Option<Launch>,
     /// The folder of its probe fixtures within a profile's; empty: that itself.
     pub probe_folder: &'static str,
     /// The arguments that decide what its caches look like.

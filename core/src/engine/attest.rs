@@ -2,6 +2,7 @@
 //! the list of questions and the forms that engines share; pure: asking is the caller's. Must never take an answer of
 //! another form for silence.
 
+use super::Version;
 use crate::attest::{Reason, Told};
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,6 +26,10 @@ pub struct Questions {
     pub pages: &'static [Page],
     /// Where to `POST` a fixture for its tokens; `None`: nowhere.
     pub tokenize: Option<&'static str>,
+    /// Id of the contract by which this version tells of its blocks, as the loxilb AI gateway's catalog has them.
+    pub contract: fn(Option<Version>) -> &'static str,
+    /// Whether it tells its block hash in the words of a rule.
+    pub tells_hash: bool,
     pub(super) lacks: fn(&Told) -> Option<Reason>,
 }
 
@@ -75,3 +80,6 @@ pub(super) fn read_models(body: &[u8], told: &mut Told) -> bool {
     told.models = cards.iter().filter_map(|card| text(&card["id"])).collect();
     true
 }
+
+#[cfg(test)]
+mod tests;

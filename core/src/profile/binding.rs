@@ -131,11 +131,6 @@ impl ProfileTerms {
             _ => self.declared.surfaces(None),
         }
     }
-
-    /// Whether exact routing must wait for a proof against the live engines.
-    pub fn is_strict(&self) -> bool {
-        self.binding != Binding::Legacy
-    }
 }
 
 /// `bindingDigest`: over what keys and tokens depend on, of the rule and of the profile. Endpoints are not among it.

@@ -71,7 +71,7 @@ fn a_generation_counts_changes_of_the_set_and_a_profile_keeps_the_one_it_changed
     let none = Registry::next(&Registry::default(), &[]);
     assert_eq!((none.generation, none.set_digest.as_str()), (0, ""));
     let (a, b) = (document("a.yaml", "a", "m", "1"), document("b.yaml", "b", "n", "1"));
-    let one = Registry::next(&none, &[a.clone()]);
+    let one = Registry::next(&none, std::slice::from_ref(&a));
     let two = Registry::next(&one, &[a.clone(), b.clone()]);
     assert_eq!((ids(&one), ids(&two)), (vec![("a", 1)], vec![("a", 1), ("b", 2)]));
     assert_eq!(Registry::next(&two, &[b.clone(), a.clone()]), two, "nothing changed");

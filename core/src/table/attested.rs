@@ -1,11 +1,11 @@
-//! What decisions read of a rule's attestation. Owns which words are kept from one table to the next: those of the same
-//! binding and source; must never write one (the admin thread does).
+//! What decisions read of a rule's proofs: attestation, and trust. Owns which words are kept from one table to the next,
+//! those of the same source, and of the same binding; must never write one.
 
 use super::ExactService;
 use crate::attest::Reason;
 use crate::profile::binding::Binding;
 use crate::rule::Rule;
-use crate::shared::{AttestState, Source};
+use crate::shared::{AttestState, Source, TrustState};
 use std::sync::Arc;
 
 /// The words of a rule whose blocks have to be vouched for before they route anything.
@@ -46,4 +46,13 @@ impl Attested {
         let state = self.endpoints.get(endpoint).ok_or(Reason::BindingDataplanePending)?;
         state.admits(self.generation, rank)
     }
+}
+
+/// That of the rule before, if it named the very source: another one has to prove itself anew.
+pub(super) fn trust(source: &Arc<Source>, older: Option<&ExactService>) -> Arc<TrustState> {
+    let kept = older.and_then(|older| {
+        let at = older.sources.iter().position(|own| own.number() == source.number())?;
+        older.trust.get(at).cloned()
+    });
+    kept.unwrap_or_default()
 }

@@ -281,7 +281,7 @@ fn a_rank_that_is_cleared_leaves_nothing_to_sweep_while_one_of_unknown_content_d
             let was = Some(&bench.residency).filter(|_| is_known);
             bench.holdings.clear(was, &mut bench.index);
             assert_eq!(bench.holdings.blocks(&bench.index), [0; TIERS]);
-            assert_eq!(bench.index.stats().stale_segments == 0, is_known);
+            assert_eq!(bench.index.stats().stale_places == 0, is_known);
         }
     }
 }

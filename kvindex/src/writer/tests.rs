@@ -105,19 +105,64 @@ fn segments_that_fill_up_alike_are_rebuilt_one_after_the_other() {
     let (mut writer, _) = small(1, 40_000);
     let holder = register(&mut writer, 1)[0];
     let (segments, room) = (writer.plan().segments, writer.plan().limits.rebuild);
+    // With so much of it held all the time, each segment has a place of its own.
+    let stay: Vec<u64> =
+        (0..writer.plan().capacity() * 3 / 5).map(|number| key_of(1 << 32 | number)).collect();
+    assert_eq!(writer.store(holder, &stay, 0).refused, 0);
+    assert_eq!(places(&writer), segments);
     let keys: Vec<u64> = (0..4 * segments * room).map(key_of).collect();
     let mut rebuilds = Vec::new();
-    // 2,000 blocks are held; an eighth of what fills all segments with dead keys is stored between two looks.
-    for eighth in keys.chunks(segments * room / 8) {
-        for some in eighth.chunks(2_000) {
+    // Of 2,000 more; a sixteenth of what would fill all segments is stored between two looks.
+    for sixteenth in keys.chunks(segments * room / 16) {
+        for some in sixteenth.chunks(2_000) {
             writer.store(holder, some, 0);
             writer.remove(holder, some);
         }
         rebuilds.push(writer.stats().rebuilds);
     }
     let most = rebuilds.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-    assert!(rebuilds[31] > 3 * segments as u64, "{rebuilds:?}");
+    assert!(rebuilds[63] > 3 * segments as u64, "{rebuilds:?}");
     assert!(most < segments as u64 / 3, "{most} of {segments}: {rebuilds:?}");
+    writer.check().unwrap();
+}
+
+/// Places that segments live in.
+fn places(writer: &Writer) -> usize {
+    writer.fills.iter().filter(|fill| fill.end > fill.first).count()
+}
+
+#[test]
+fn an_index_takes_as_many_places_as_it_has_blocks_for_and_more_one_after_the_other() {
+    let (mut writer, mut reader) = small(1, 400_000);
+    let holder = register(&mut writer, 1)[0];
+    let plan = writer.plan();
+    let keys: Vec<u64> = (0..plan.capacity() * 9 / 10).map(key_of).collect();
+    let (mut stored, mut last, mut most) = (0, places(&writer), 0);
+    assert_eq!(last, 1);
+    for some in keys.chunks(plan.capacity() / 100) {
+        assert_eq!(writer.store(holder, some, u32::MAX).refused, 0, "of every depth, behind {stored}");
+        stored += some.len();
+        let used = places(&writer);
+        assert!(used * plan.slots <= 16 * stored + plan.slots, "{used} places for {stored}");
+        (last, most) = (used, most.max(used - last));
+    }
+    assert_eq!(last, plan.segments);
+    assert!(most <= plan.segments / 8, "{most} of {} at once", plan.segments);
+    writer.check().unwrap();
+    let view = reader.view();
+    assert!(keys.iter().all(|key| view.holders(*key).contains(holder.bit())));
+}
+
+#[test]
+fn a_small_and_changing_content_takes_few_places_for_ever() {
+    let (mut writer, _) = small(1, 400_000);
+    let holder = register(&mut writer, 1)[0];
+    for round in 0..400_usize {
+        let keys: Vec<u64> = (0..2_000).map(|number| key_of(round << 16 | number)).collect();
+        writer.store(holder, &keys, 0);
+        writer.remove(holder, &keys);
+    }
+    assert!(places(&writer) <= 2 && writer.stats().rebuilds > 20, "{} {:?}", places(&writer), writer.stats());
     writer.check().unwrap();
 }
 
@@ -176,7 +221,7 @@ fn a_clear_is_seen_before_any_sweep_and_only_by_its_holder() {
     assert_eq!(writer.held(holders[0]), 0);
     writer.store(holders[0], &keys[..1], 0);
     assert_eq!(writer.remove(holders[0], &keys[..1]).gone, 1);
-    let before = writer.stats().stale_segments;
+    let before = writer.stats().stale_places;
     assert_eq!(writer.sweep(1), before - 1);
     while writer.sweep(10) > 0 {}
     writer.check().unwrap();

@@ -67,7 +67,8 @@ pub(crate) fn charge(exchange: &mut Exchange) {
 }
 
 impl<R: Ring> Flow<R> {
-    /// Charges what runs on this shard: while others wait, long answers count before they end.
+    /// Charges what runs on this shard: while others wait here, long answers count before they end. Where nobody waits, they
+    /// count when they end.
     pub(super) fn charge_running(&mut self) {
         let runs = |conn: &Conn| {
             let Conn::Client(client) = conn else { return false };

@@ -3,6 +3,7 @@
 
 mod pool;
 
+mod attest;
 mod bodies;
 mod changes;
 mod drained;

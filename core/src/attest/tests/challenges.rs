@@ -14,7 +14,7 @@ fn bytes(body: &[u8]) -> Option<Vec<u32>> {
 }
 
 fn challenge(block: u64, nonce: &str) -> Challenge {
-    Challenge::compose(Surface::Completions, "m", nonce, &contract(block), bytes).unwrap()
+    Challenge::compose(Api::Completions, "m", nonce, &contract(block), bytes).unwrap()
 }
 
 /// All that an engine tells of a prompt.
@@ -93,8 +93,8 @@ fn a_first_block_that_is_much_like_it_is_listened_to() {
 
 #[test]
 fn what_can_not_be_made_into_tokens_is_no_challenge() {
-    let none = Challenge::compose(Surface::Chat, "m", "0", &contract(16), |_| None);
+    let none = Challenge::compose(Api::Chat, "m", "0", &contract(16), |_| None);
     assert_eq!(none, None);
-    let endless = Challenge::compose(Surface::Chat, "m", "0", &contract(16), |_| Some(vec![1]));
+    let endless = Challenge::compose(Api::Chat, "m", "0", &contract(16), |_| Some(vec![1]));
     assert_eq!(endless, None, "a tokenizer that makes nothing of text ends the attempt");
 }

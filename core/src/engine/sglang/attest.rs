@@ -11,6 +11,8 @@ pub(super) const QUESTIONS: Questions = Questions {
         Page { path: "/v1/models", is_vital: true, read: read_models },
     ],
     tokenize: Some("/v1/tokenize"),
+    contract: |_| "sglang-kv-rank-v1",
+    tells_hash: false,
     lacks,
 };
 

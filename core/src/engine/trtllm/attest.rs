@@ -12,6 +12,8 @@ pub(super) const QUESTIONS: Questions = Questions {
     ],
     // `/_internal/tokenize` knows no chat and no special tokens.
     tokenize: None,
+    contract: |_| "trtllm-kv-http-v1",
+    tells_hash: false,
     lacks,
 };
 

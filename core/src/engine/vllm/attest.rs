@@ -3,6 +3,7 @@
 
 use crate::attest::{Reason, Told};
 use crate::engine::attest::{Page, Questions, number, object, read_models, read_version, text};
+use crate::engine::Version;
 use crate::engine::telemetry::samples;
 
 pub(super) const QUESTIONS: Questions = Questions {
@@ -16,6 +17,12 @@ pub(super) const QUESTIONS: Questions = Questions {
         Page { path: "/server_info?config_format=json", is_vital: false, read: read_info },
     ],
     tokenize: Some("/tokenize"),
+    // Arrays until 0.23, maps from 0.24 on.
+    contract: |version| match version {
+        Some(version) if version < Version::new(0, 24, 0) => "vllm-kv-array-v1",
+        _ => "vllm-kv-map-v2",
+    },
+    tells_hash: true,
     lacks,
 };
 
@@ -52,9 +59,8 @@ fn read_sources(body: &[u8], told: &mut Told) -> bool {
     let is_on = first["publisher"] == "zmq" && first["enable_kv_cache_events"] != false;
     told.publishes = Some(is_on);
     if is_on {
+        // Where, the event core reads for itself: several engines of one machine have ports that no rule can say.
         told.ranks = answer.as_object().and_then(|ranks| u32::try_from(ranks.len()).ok());
-        let port = first["endpoint"].as_str().and_then(|endpoint| endpoint.rsplit_once(':'));
-        told.event_port = port.and_then(|(_, port)| port.parse().ok());
     }
     true
 }

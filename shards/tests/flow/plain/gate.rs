@@ -21,7 +21,7 @@ fn ask(todo: &str) -> Ask {
 fn scene(engines: usize, members: Value) -> Scene {
     let mut arguments = json!({"fc_mode": "enforce", "fc_max_queue_depth": 9, "fc_max_queue_wait_ms": 60_000,
                                "first_byte_timeout_ms": 3_600_000});
-    arguments.as_object_mut().unwrap().extend(members.as_object().cloned().unwrap_or_default());
+    arguments.as_object_mut().expect("an object").extend(members.as_object().cloned().unwrap_or_default());
     scene_of(1, engines, &arguments)
 }
 

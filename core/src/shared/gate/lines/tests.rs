@@ -45,7 +45,7 @@ fn what_an_answer_turns_out_to_be_counts_too() {
 fn who_comes_late_has_saved_nothing_up_and_owes_nothing_of_a_quiet_time() {
     let mut lines = Lines::default();
     (0..10).for_each(|ticket| lines.join(ticket, PLACE, work(1, 100)));
-    (0..5).for_each(|_| drop(lines.call()));
+    (0..5).for_each(|_| _ = lines.call());
     (10..15).for_each(|ticket| lines.join(ticket, PLACE, work(2, 100)));
     // 2 begins where 1 was called last: it is one turn ahead, not five.
     assert_eq!(called(&mut lines), [10, 5, 11, 6, 12, 7, 13, 8, 14, 9]);
