@@ -7,6 +7,8 @@ const EACH_MS = 2000;
 const RECEIPTS = 25;
 // The rungs between a profile and exact routing, as kvexactstatus names them.
 const LADDER = ["PROFILE_VALIDATED", "TOKEN_PARITY_VERIFIED", "ENGINE_HASH_ATTESTED", "READY"];
+// A rule without a profile: nothing is proven of it step by step.
+const UNBOUND = "LEGACY_ACTIVE_UNATTESTED";
 const TRUST = ["unknown", "trusted", "doubted", "load_only"];
 
 const by = (id) => document.getElementById(id);
@@ -168,8 +170,8 @@ function exactLine(exact) {
 /** Rungs of a binding that is proven step by step; where it has none, how far its endpoints are trusted. */
 function ladder(rule, status, told) {
   if (!rule.exact) return null;
-  const rows = status && status.kvExactStatusAttr;
-  if (rows && rows.length) {
+  const rows = ((status && status.kvExactStatusAttr) || []).filter((row) => row.enforcedState !== UNBOUND);
+  if (rows.length) {
     return element("div", "", element("h4", "", "Readiness"), ...rows.map((row) => {
       const at = LADDER.indexOf(row.enforcedState);
       const rungs = LADDER.map((rung, place) =>
