@@ -268,8 +268,9 @@ fn maintenance_and_drained_hosts_cut_nothing(driver: Driver) {
     assert_eq!((refused.status, refused.error_code().as_str()), (503, "gateway_draining"));
     assert!(refused.header("retry-after").is_some());
     assert_eq!(told("POST", "config/loadbalancer", json!({})), 503, "rules stay as they are");
-    let ready = gateway.admin("GET", "/netlox/v1/status/ready", "");
-    assert_eq!((ready.status, &ready.json()["in_flight_requests"]), (503, &json!(1)));
+    let ready = || gateway.admin("GET", "/netlox/v1/status/ready", "");
+    assert_eq!((ready().status, &ready().json()["maintenance_state"]), (503, &json!("maintenance")));
+    wait_until("one runs", || ready().json()["in_flight_requests"] == 1);
     engine.say("k");
     assert_eq!(runs.reply().status, 200, "what ran ends");
     assert_eq!(told("PUT", "maintenance", json!({"enabled": false})), 200);
