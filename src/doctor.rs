@@ -2,7 +2,7 @@
 //! to be set where. Owns its arguments, which endpoints are looked at, and the exit; what is found out is in its folder.
 
 mod alike;
-mod ask;
+pub mod ask;
 mod blocks;
 mod launch;
 mod legs;

@@ -2,10 +2,14 @@
 //! 1 failed, 2 used wrongly); must never hold logic of its own.
 
 mod catalog;
+mod check;
+mod compat;
+mod completion;
 mod demo;
 mod doctor;
 mod events;
 mod keys;
+mod models;
 mod plane;
 mod serve;
 mod sizes;
@@ -25,7 +29,11 @@ Examples:
   warmpath bench --url http://127.0.0.1:8080   load, with latencies and every answer checked
   warmpath events tail tcp://10.0.0.5:5557     what an engine says of its KV cache
   warmpath doctor --rule rules.json            whether exact routing would work with the engines of a rule
+  warmpath check rules.json                    whether a rule is accepted, catalogued, and its pool verified
   warmpath catalog                             what was shown of which engine, and by which record
+  warmpath compat --engine vllm --version 0.30.0   whether a version, a transport, a router go together
+  warmpath replay trace.jsonl                  which policy and fleet size a recorded load asks for
+  warmpath models list                         which models are known to work with which engine
   warmpath qualify --quick                     whether this machine can run it")]
 struct Cli {
     #[command(subcommand)]
@@ -52,6 +60,16 @@ enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Tell what was shown of which engine, version and model, and by which record
     Catalog(catalog::CatalogArgs),
+    /// Tell of a rule whether it is accepted, its tuple in the catalog, its topology verified
+    Check(check::CheckArgs),
+    /// Print the completions of a shell
+    Completion(completion::CompletionArgs),
+    /// Ask what is reported of an engine's version, transport and router together
+    Compat(compat::CompatArgs),
+    /// Try policies and fleets on a recorded trace, in virtual time
+    Replay(warmpath_perf::ReplayArgs),
+    /// Prepare the hosts of a model: its profile, weights, probes and engines
+    Models(models::ModelsArgs),
     /// Find out whether this machine can run the gateway
     Qualify(warmpath_perf::QualifyArgs),
 }
@@ -67,6 +85,11 @@ fn main() -> ExitCode {
         Verb::Events(args) => events::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Catalog(args) => catalog::run(&args),
+        Verb::Check(args) => check::run(&args),
+        Verb::Completion(args) => completion::run(&args),
+        Verb::Compat(args) => compat::run(&args),
+        Verb::Replay(args) => warmpath_perf::run_replay(&args).map_err(|e| e.to_string()),
+        Verb::Models(args) => models::run(&args),
         Verb::Qualify(args) => warmpath_perf::run_qualify(&args).map_err(|e| e.to_string()),
     };
     match done {

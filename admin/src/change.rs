@@ -21,12 +21,19 @@ pub struct Wanted {
     pub rules: Option<RuleSet>,
     /// The answer.
     pub answer: Answer,
+    /// What is done when the change was made.
+    pub then: Option<fn(&mut Gateway)>,
 }
 
 impl Wanted {
+    /// Nothing: the answer alone.
+    pub fn nothing(answer: Answer) -> Wanted {
+        Wanted { rules: None, answer, then: None }
+    }
+
     /// These rules, answered as every accepted change is.
     pub fn rules(rules: RuleSet) -> Wanted {
-        Wanted { rules: Some(rules), answer: Answer::success() }
+        Wanted { rules: Some(rules), answer: Answer::success(), then: None }
     }
 }
 
@@ -40,6 +47,9 @@ pub async fn change(gateway: &Shared, want: impl FnOnce(&Gateway) -> Result<Want
         let made = spawn_local(make(gateway.clone(), rules, turn)).await;
         made.unwrap_or_else(|ended| Err(gateway.borrow_mut().not_persisted(&ended.into())))?;
     }
+    if let Some(then) = wanted.then {
+        then(&mut gateway.borrow_mut());
+    }
     Ok(wanted.answer)
 }
 
@@ -48,7 +58,7 @@ async fn make(gateway: Shared, rules: RuleSet, _turn: OwnedMutexGuard<()>) -> Re
     let store = gateway.borrow().store.clone();
     gateway.borrow().check_serving()?;
     let table = gateway.borrow_mut().next_table(&rules);
-    let snapshot = Snapshot { generation: table.generation, rules: rules.bodies() };
+    let snapshot = Snapshot::of(table.generation, &rules);
     let prepared = beside(&store, move |store| store.prepare(&snapshot)).await;
     prepared.map_err(|e| gateway.borrow_mut().not_persisted(&e))?;
     let installed = install(&gateway, &table);

@@ -5,10 +5,14 @@ mod client;
 mod explain;
 mod follow;
 mod kv;
+mod lb;
+mod service;
 mod show;
+mod verbs;
 
+use crate::access;
 use crate::rules_file::RulesFile;
-use crate::run::DEFAULT_SOCKET;
+use crate::run::{DEFAULT_ADMIN, DEFAULT_SOCKET};
 use clap::{Args, Subcommand, ValueEnum};
 use client::Client;
 use follow::{Follow, RECEIPTS};
@@ -30,11 +34,22 @@ const POLL_EACH: Duration = Duration::from_millis(500);
   warmpath ctl receipts -f                   which endpoint serves what, and why, as it happens
   warmpath ctl explain                       what was known when an endpoint was chosen
   warmpath ctl kv                            what is known of the engines' KV caches
+  warmpath ctl create lb 127.0.0.1 --tcp=8080:8000 --endpoints=127.0.0.1:1 --name=chat
+  warmpath ctl history chat                  its last changes; rollback chat 3 tells what going back would change
   warmpath ctl ready && echo ready           exit code 1 while the gateway is not ready")]
 pub struct CtlArgs {
     /// The gateway's control socket.
     #[arg(long, global = true, default_value = DEFAULT_SOCKET, value_name = "PATH")]
     pub socket: PathBuf,
+    /// Ask over TCP, at this host, instead of the socket.
+    #[arg(short, long, global = true, value_name = "HOST")]
+    pub server: Option<String>,
+    /// The port of its admin API.
+    #[arg(short, long, global = true, value_name = "PORT", default_value_t = DEFAULT_ADMIN.port())]
+    pub port: u16,
+    /// A file that holds the token it asks for.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// How to print.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -48,6 +63,8 @@ pub struct CtlArgs {
 pub enum Output {
     /// For people.
     Table,
+    /// For people with wide screens.
+    Wide,
     /// The gateway's own JSON.
     Json,
 }
@@ -67,10 +84,73 @@ pub enum Verb {
     Shards,
     /// What is known of the engines' KV caches.
     Kv(kv::KvArgs),
+    /// Begin or end maintenance, or tell what still runs.
+    Maintenance(service::MaintenanceArgs),
+    /// Take hosts of endpoints out of service, and back.
+    Endpoint {
+        /// What.
+        #[command(subcommand)]
+        verb: service::EndpointVerb,
+    },
     /// The models whose text can be tokenized, and what is wrong with them.
     Models,
     /// Where the last requests went, and why: overlap, prediction, who was passed over.
     Explain(explain::ExplainArgs),
+    /// Create a rule, a probed host; persist, restore.
+    Create {
+        /// What.
+        #[command(subcommand)]
+        verb: verbs::CreateVerb,
+    },
+    /// Get rules, probed hosts, state.
+    Get {
+        /// What.
+        #[command(subcommand)]
+        verb: verbs::GetVerb,
+    },
+    /// Switch metrics.
+    Set {
+        /// What.
+        #[command(subcommand)]
+        verb: verbs::SetVerb,
+    },
+    /// Delete a rule, a probed host.
+    Delete {
+        /// What.
+        #[command(subcommand)]
+        verb: verbs::DeleteVerb,
+    },
+    /// The bodies that were applied of a rule, the last ten; with -o json to the letter.
+    History {
+        /// Its name or id.
+        rule: String,
+    },
+    /// Apply one of them again; without --commit it only tells what would change.
+    Rollback {
+        /// Its name or id.
+        rule: String,
+        /// The number of the change, as `history` tells it.
+        number: u64,
+        /// Do it.
+        #[arg(long)]
+        commit: bool,
+    },
+    /// Write all rules as one document, which `create restore` takes.
+    Save {
+        /// To this file instead of the output.
+        file: Option<PathBuf>,
+    },
+    /// Create or replace the rules of a file, as `rules apply` does.
+    Apply {
+        /// A JSON array of rule bodies, one body, or TOML `[[rule]]` tables.
+        #[arg(short, long, value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Make a token, and the line that lets it in; the gateway is not asked.
+    Token {
+        /// Whose it is, one word.
+        name: String,
+    },
     /// The last requests: status, endpoint, reason, model, times.
     Receipts {
         /// Go on and print new ones as they come.
@@ -131,7 +211,7 @@ impl From<io::Error> for CtlFault {
 
 /// Does what the arguments say and prints to `out`. A reader that closes `out` early is no fault.
 pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
-    let client = Client::new(&args.socket)?;
+    let client = Client::new(args)?;
     let mut printer = Printer { output: args.output, out };
     match &args.verb {
         Verb::Rules { verb: RulesVerb::List } => list(&client, &mut printer),
@@ -145,6 +225,20 @@ pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
             printer.said(&format!("deleted {name}"))
         }
         Verb::Ready => ready(&client, &mut printer),
+        Verb::Create { verb } => verbs::create(&client, verb, &mut printer),
+        Verb::Get { verb } => verbs::get(&client, verb, &mut printer),
+        Verb::Set { verb } => verbs::set(&client, verb, &mut printer),
+        Verb::Delete { verb } => verbs::delete(&client, verb, &mut printer),
+        Verb::History { rule } => verbs::history(&client, rule, &mut printer),
+        Verb::Rollback { rule, number, commit } => {
+            verbs::rollback(&client, rule, *number, *commit, &mut printer)
+        }
+        Verb::Save { file } => verbs::save(&client, file.as_deref(), &mut printer),
+        Verb::Apply { file } => apply(&client, file, &mut printer),
+        Verb::Token { name } => {
+            let (token, line) = access::fresh(name)?;
+            printer.text(&format!("token (told once): {token}\nline of --admin-tokens: {line}\n"))
+        }
         Verb::Shards => {
             let answer = client.get("/netlox/v1/shards")?;
             printer.answer(&answer, show::shards)
@@ -154,13 +248,15 @@ pub fn run_ctl(args: &CtlArgs, out: &mut dyn Write) -> Result<(), CtlFault> {
             printer.answer(&answer, show::models)
         }
         Verb::Kv(args) => kv::run(&client, args.verb.as_ref(), &mut printer),
+        Verb::Maintenance(args) => service::maintenance(&client, args, &mut printer),
+        Verb::Endpoint { verb } => service::endpoint(&client, verb, &mut printer),
         Verb::Explain(args) => explain::run(&client, args, &mut printer),
         Verb::Receipts { follow: false, last } => {
             let answer = client.get(&format!("/netlox/v1/receipts?last={last}"))?;
             printer.answer(&answer, show::receipts)
         }
         Verb::Receipts { follow: true, last } => {
-            if printer.output == Output::Table {
+            if printer.output != Output::Json {
                 printer.text(&show::receipts_head())?;
             }
             follow_stream(&client, Follow::new(&RECEIPTS, *last), show::receipt, &mut printer)
@@ -187,14 +283,14 @@ impl Printer<'_> {
 
     fn said(&mut self, sentence: &str) -> Result<(), CtlFault> {
         match self.output {
-            Output::Table => self.text(&format!("{sentence}\n")),
+            Output::Table | Output::Wide => self.text(&format!("{sentence}\n")),
             Output::Json => self.json(&serde_json::json!({"result": "Success"})),
         }
     }
 
     fn answer(&mut self, answer: &Value, table: fn(&Value) -> String) -> Result<(), CtlFault> {
         match self.output {
-            Output::Table => self.text(&table(answer)),
+            Output::Table | Output::Wide => self.text(&table(answer)),
             Output::Json => self.json(answer),
         }
     }
@@ -202,7 +298,7 @@ impl Printer<'_> {
 
 fn list(client: &Client, printer: &mut Printer) -> Result<(), CtlFault> {
     let answer = client.get("/netlox/v1/config/loadbalancer/all")?;
-    printer.answer(&answer, show::rules)
+    printer.answer(&answer, if printer.output == Output::Wide { show::rules_wide } else { show::rules })
 }
 
 /// Asks by name, then by id.
@@ -237,6 +333,9 @@ fn apply(client: &Client, path: &std::path::Path, printer: &mut Printer) -> Resu
 
 fn ready(client: &Client, printer: &mut Printer) -> Result<(), CtlFault> {
     let (status, answer) = client.call("GET", "/netlox/v1/status/ready", "")?;
+    if !matches!(status, 200 | 503) {
+        return Err(CtlFault(client::reason(status, &answer)));
+    }
     printer.answer(&answer, show::ready)?;
     match status {
         200 => Ok(()),
@@ -255,7 +354,7 @@ fn follow_stream(
         let answer = client.get(&follow.path())?;
         for record in follow.fresh(&answer) {
             let line = match printer.output {
-                Output::Table => line(&record),
+                Output::Table | Output::Wide => line(&record),
                 Output::Json => format!("{record}\n"),
             };
             match printer.out.write_all(line.as_bytes()) {
@@ -269,4 +368,4 @@ fn follow_stream(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

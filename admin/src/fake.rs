@@ -3,6 +3,7 @@
 pub mod disk;
 pub mod exact;
 pub mod kv;
+pub mod profiles;
 
 use crate::change::{Wanted, change};
 use crate::disk::{Disk, RealDisk};
@@ -21,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, KvPlane, ShardReport};
+use warmpath_core::profile::registry::Registry;
 use warmpath_core::table::Table;
 
 /// The longest that a test waits before it fails.
@@ -34,6 +36,8 @@ pub struct FakePlane {
     pub reports: Mutex<Vec<ShardReport>>,
     /// An address that some other program has.
     pub busy: Mutex<Option<SocketAddr>>,
+    /// The profiles that are published.
+    pub registry: Mutex<Arc<Registry>>,
 }
 
 impl DataPlane for FakePlane {
@@ -53,6 +57,10 @@ impl DataPlane for FakePlane {
 
     fn drain(&self, phase: DrainPhase) {
         self.phases.lock().unwrap().push(phase);
+    }
+
+    fn registry(&self) -> Arc<Registry> {
+        self.registry.lock().unwrap().clone()
     }
 }
 
@@ -137,9 +145,14 @@ impl Running {
 
     /// Starts with these options on `disk`.
     pub fn on(disk: Box<dyn Disk>, options: Options, plane: &Arc<FakePlane>) -> Running {
+        Running::outside(disk, options, outside(plane))
+    }
+
+    /// Starts with all of it given.
+    pub fn outside(disk: Box<dyn Disk>, options: Options, outside: Outside) -> Running {
         let (stop, stopped) = tokio::sync::mpsc::channel(2);
         let (started, address) = mpsc::channel();
-        let (given, outside) = (options.clone(), outside(plane));
+        let given = options.clone();
         let thread = std::thread::spawn(move || {
             run_until(&given, outside, disk, move |a| started.send(a).unwrap(), stopped, None).unwrap();
         });
@@ -185,6 +198,7 @@ impl Drop for Running {
 pub fn options(folder: &std::path::Path) -> Options {
     Options {
         admin: ([127, 0, 0, 1], 0).into(),
+        admin_tokens: None,
         socket: folder.join("ctl.sock"),
         state_dir: folder.join("state"),
         rules_file: None,

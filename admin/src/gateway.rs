@@ -1,7 +1,9 @@
 //! The admin thread's state. Owns the rules and table in force, how far down the gateway is, and what is
 //! told of it; must never touch a file: [`crate::change`] does, in its order.
 
+use crate::attest::run::SharedAttestor;
 use crate::health::run::SharedProbers;
+use crate::out_of_service::OutOfService;
 use crate::refusal::Refusal;
 use crate::rules::{Origin, Reading, RuleSet};
 use crate::store::{Snapshot, Store};
@@ -41,7 +43,9 @@ pub struct Outside {
 impl Outside {
     /// How bodies of this origin are read.
     pub fn reading(&self, origin: Origin) -> Reading<'_> {
-        Reading { environment: &self.environment, random: self.random, origin }
+        let registry = self.data_plane.registry();
+        let at = (self.wall)().as_secs();
+        Reading { environment: &self.environment, random: self.random, origin, registry, at }
     }
 }
 
@@ -50,6 +54,8 @@ impl Outside {
 pub struct Boot {
     /// A snapshot was read.
     pub snapshot_found: bool,
+    /// The generation of that snapshot.
+    pub generation: u64,
     /// What was wrong and what was done about it, for people.
     pub notes: Vec<String>,
     /// Where a damaged snapshot was put.
@@ -70,8 +76,16 @@ pub struct Gateway {
     pub boot: Boot,
     /// Why the last attempt to persist failed, if it did.
     pub persist_fault: Option<String>,
+    /// When rules were restored last, and to which generation.
+    pub last_restore: Option<(Duration, u64)>,
+    /// What the operator has taken out of service.
+    pub out_of_service: OutOfService,
+    /// Whether metrics are served.
+    pub serves_metrics: bool,
     /// The probers of its endpoints.
     pub probers: SharedProbers,
+    /// What is proven of rules with a model profile.
+    pub attestor: SharedAttestor,
     /// The scrapers of its endpoints' load.
     pub scrapers: SharedScrapers,
     /// Who may ask the event core at the same time: few, so that its slowness fills no pool of threads.
@@ -96,7 +110,11 @@ impl Gateway {
             phase: DrainPhase::Serving,
             boot: Boot::default(),
             persist_fault: None,
+            last_restore: None,
+            out_of_service: OutOfService::default(),
+            serves_metrics: true,
             probers: SharedProbers::default(),
+            attestor: SharedAttestor::default(),
             scrapers: SharedScrapers::default(),
             kv_seats: Arc::new(Semaphore::new(KV_SEATS)),
             store: Arc::new(store),
@@ -107,8 +125,13 @@ impl Gateway {
 
     /// The rules with one created or replaced.
     pub fn with(&self, body: &Value) -> Result<RuleSet, Refusal> {
+        self.with_text(body, &body.to_string())
+    }
+
+    /// The same with a body that was given as `text`.
+    pub fn with_text(&self, body: &Value, text: &str) -> Result<RuleSet, Refusal> {
         let mut rules = self.rules.clone();
-        match rules.upsert(body, &self.outside.reading(Origin::Asked))?.changed {
+        match rules.upsert(body, text, &self.outside.reading(Origin::Asked))?.changed {
             true => Ok(rules),
             false => Err(Refusal::Exists),
         }
@@ -121,7 +144,15 @@ impl Gateway {
 
     /// The table after this one, made of `rules`.
     pub fn next_table(&mut self, rules: &RuleSet) -> Arc<Table> {
-        Arc::new(Table::next(&self.table, rules.rules(), &mut self.next_number, (self.outside.now)()))
+        let now = (self.outside.now)();
+        let next = Table::next(&self.table, rules.rules(), &mut self.next_number, now);
+        self.out_of_service.apply(&next, now);
+        Arc::new(next)
+    }
+
+    /// Makes the table in force obey what is out of service.
+    pub fn obey(&self) {
+        self.out_of_service.apply(&self.table, (self.outside.now)());
     }
 
     /// Takes over what is in force and durable.
@@ -156,7 +187,7 @@ impl Gateway {
     pub fn reinstall(&mut self, refused: &Table) -> Snapshot {
         let back =
             Arc::new(Table::next(refused, self.rules.rules(), &mut self.next_number, (self.outside.now)()));
-        let snapshot = Snapshot { generation: back.generation, rules: self.rules.bodies() };
+        let snapshot = Snapshot::of(back.generation, &self.rules);
         if self.phase < DrainPhase::Closing {
             match self.put_in_force(&back) {
                 Ok(()) => self.publish(back),
@@ -175,6 +206,7 @@ impl Gateway {
     }
 
     fn publish(&mut self, table: Arc<Table>) {
+        self.probers.borrow_mut().hosts = self.rules.hosts.clone();
         self.table = table.clone();
         self.published.send_replace(table);
     }
@@ -200,12 +232,24 @@ pub fn upserted(
     bodies: &[Value],
     reading: &Reading<'_>,
 ) -> Result<(RuleSet, usize), Refusal> {
+    let texts: Vec<String> = bodies.iter().map(Value::to_string).collect();
+    upserted_texts(rules, bodies, &texts, reading)
+}
+
+/// The same with bodies that were given as `texts`.
+pub fn upserted_texts(
+    rules: &RuleSet,
+    bodies: &[Value],
+    texts: &[String],
+    reading: &Reading<'_>,
+) -> Result<(RuleSet, usize), Refusal> {
     let mut next = rules.clone();
     let mut seen = HashMap::new();
     let mut changed = 0;
-    for (index, body) in bodies.iter().enumerate() {
-        let done = next.upsert(body, reading).map_err(|refusal| match refusal {
+    for (index, (body, text)) in bodies.iter().zip(texts).enumerate() {
+        let done = next.upsert(body, text, reading).map_err(|refusal| match refusal {
             Refusal::Body { fault, .. } => Refusal::Body { index: Some(index), fault },
+            Refusal::Profile { fault, .. } => Refusal::Profile { index: Some(index), fault },
             other => other,
         })?;
         if let Some(first) = seen.insert(done.key, index) {

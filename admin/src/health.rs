@@ -9,6 +9,7 @@
 pub mod probe;
 pub mod run;
 
+use crate::hosts::Host;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use warmpath_core::Nanos;
@@ -84,6 +85,8 @@ pub struct Prober {
 /// All probers.
 #[derive(Debug, Default)]
 pub struct Probers {
+    /// Hosts that are probed whichever rules name them, from the next table on.
+    pub hosts: Vec<Host>,
     all: Vec<Prober>,
     next_number: u64,
 }
@@ -95,8 +98,11 @@ impl Probers {
         let mut before = std::mem::take(&mut self.all);
         let first_new = self.next_number;
         for service in table.vips.iter().flat_map(|v| &v.services).filter(|s| s.rule.enabled) {
-            if let Some(probe) = &service.rule.probe {
-                service.endpoints.iter().for_each(|state| self.want(probe, state, &mut before));
+            for state in &service.endpoints {
+                let at = state.address().ip();
+                let hosts = self.hosts.iter().filter(|h| h.ip == at).filter_map(|h| h.probe.as_ref());
+                let probes: Vec<Probe> = service.rule.probe.iter().chain(hosts).cloned().collect();
+                probes.iter().for_each(|probe| self.want(probe, state, &mut before));
             }
         }
         before.iter().chain(&self.all).for_each(|p| self.settle(&p.state));
@@ -125,6 +131,15 @@ impl Probers {
     /// The probers of an endpoint.
     pub fn of(&self, endpoint: SocketAddr) -> impl Iterator<Item = &Prober> {
         self.all.iter().filter(move |p| p.target.endpoint == endpoint)
+    }
+
+    /// Whether any endpoint at the host's address is down by the host's own probe.
+    pub fn is_down(&self, host: &Host) -> bool {
+        let own = |p: &&Prober| {
+            let port = |probe: &Probe| if probe.port == 0 { p.target.endpoint.port() } else { probe.port };
+            host.probe.as_ref().is_some_and(|h| h.kind == p.target.kind && port(h) == p.target.at.port())
+        };
+        self.all.iter().filter(|p| p.target.endpoint.ip() == host.ip).filter(own).any(|p| p.verdict.down)
     }
 
     fn want(&mut self, probe: &Probe, state: &Arc<EndpointState>, before: &mut Vec<Prober>) {
@@ -160,7 +175,8 @@ impl Probers {
 
 /// Whether probes find all of a rule's endpoints down, so that the table does not believe them.
 pub fn disbelieved(service: &Service) -> bool {
-    let mut serving = service.rule.endpoints.iter().zip(&service.endpoints).filter(|(e, _)| e.weight > 0);
+    let all = service.rule.endpoints.iter().zip(&service.endpoints);
+    let mut serving = all.filter(|(spec, state)| spec.weight > 0 && !state.is_drained());
     serving.clone().next().is_some() && serving.all(|(_, s)| s.probed_down())
 }
 

@@ -4,10 +4,13 @@
 //! Must never: touch a request of a client, or know a shard or the event core other than by
 //! [`warmpath_core::control`].
 
+mod access;
 pub mod answer;
+pub mod attest;
 mod boot;
 mod breakers;
 pub mod change;
+mod compat;
 pub mod ctl;
 mod disk;
 mod down;
@@ -15,8 +18,12 @@ mod down;
 mod fake;
 pub mod gateway;
 pub mod health;
+pub mod hosts;
 pub mod kv;
 pub mod metrics;
+mod out_of_service;
+mod page;
+pub mod profiles;
 pub mod refusal;
 pub mod rest;
 pub mod routes;

@@ -1,11 +1,12 @@
 //! Why a change or a question is refused, typed. Owns the mapping from reason to status, machine-readable
 //! code and sentence; must never be replaced by a bare string on the way to the client.
 
+use crate::rules::Fixed;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::net::SocketAddr;
 use warmpath_core::control::InstallFault;
-use warmpath_core::engine::Engine;
+use warmpath_core::profile::admission::AdmissionFault;
 use warmpath_core::receipt::KEPT;
 use warmpath_core::rule::body::BodyFault;
 
@@ -21,6 +22,13 @@ pub enum Refusal {
         /// What is wrong.
         fault: Box<BodyFault>,
     },
+    /// A rule can't be bound to the profile that it names. `index` as in `Body`.
+    Profile {
+        /// Position in the list, `None` for a single body.
+        index: Option<usize>,
+        /// Why.
+        fault: Box<AdmissionFault>,
+    },
     /// Two bodies of a list describe the same rule; positions from 0.
     Twice {
         /// The first of the two.
@@ -32,17 +40,37 @@ pub enum Refusal {
     Exists,
     /// Another rule has this id.
     IdTaken(String),
-    /// A replacement names another kind of engine than the rule has.
-    EngineFixed {
+    /// A replacement changes what can't be changed while the rule exists.
+    Fixed {
+        /// What is fixed.
+        fixed: &'static Fixed,
         /// The rule's id.
         id: String,
         /// Its address.
         vip: SocketAddr,
         /// What it is.
-        was: Engine,
+        was: String,
         /// What was asked for.
-        asked: Engine,
+        asked: String,
     },
+    /// A merge patch names a member that only a replacement can change.
+    NotPatchable {
+        /// Its path.
+        member: String,
+    },
+    /// A rule has none of these endpoints, so none can be taken away.
+    NotAttached {
+        /// The rule's address.
+        vip: SocketAddr,
+        /// The endpoint.
+        endpoint: SocketAddr,
+    },
+    /// No such host is probed.
+    NoHost(String),
+    /// No profile of this id is published.
+    NoProfile(String),
+    /// Metrics are switched off.
+    MetricsOff,
     /// No rule is selected by the words given.
     NoRule(String),
     /// Several rules are selected where one was meant; what to add to the request.
@@ -93,6 +121,17 @@ pub enum Refusal {
     Install(InstallFault),
     /// The gateway is going down.
     Draining,
+    /// The gateway is in maintenance.
+    Maintenance,
+    /// A member of a body has no meaning.
+    UnknownMember {
+        /// Its name.
+        name: String,
+        /// Those that have one.
+        known: String,
+    },
+    /// No rule names an endpoint there.
+    NoEndpointAt(String),
     /// No such path.
     NoPath(String),
     /// The path exists, not with this method.
@@ -100,15 +139,31 @@ pub enum Refusal {
         /// Methods of this path, as `Allow` lists them.
         allowed: String,
     },
+    /// A request without a token that is let in.
+    NoToken,
     /// A request that a browser sent on behalf of a page, or for a name that is not this machine.
     Foreign(&'static str),
-    /// The request's body is over [`crate::serve::BODY_MAX`].
-    TooLarge,
+    /// The request's body is over so many bytes.
+    TooLarge(usize),
+    /// A document is no snapshot that can be restored.
+    NoSnapshot(String),
+    /// The history of a rule has no change of this number.
+    NoChange {
+        /// The rule's id.
+        id: String,
+        /// The number.
+        number: u64,
+    },
     /// The request's body did not come whole in time.
     Incomplete,
 }
 
 impl Refusal {
+    /// A single rule body is refused.
+    pub fn body(fault: BodyFault) -> Refusal {
+        Refusal::Body { index: None, fault: Box::new(fault) }
+    }
+
     /// A file operation failed.
     pub fn disk(path: &std::path::Path, error: &std::io::Error) -> Refusal {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -120,6 +175,7 @@ impl Refusal {
     pub fn place(&self) -> Option<(usize, &str)> {
         match self {
             Refusal::Body { index: Some(index), fault } => Some((*index, &fault.member)),
+            Refusal::Profile { index: Some(index), fault } => Some((*index, fault.member())),
             Refusal::Twice { index, .. } => Some((*index, "serviceArguments")),
             _ => None,
         }
@@ -129,21 +185,32 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Body { fault, .. } => fault.status,
+            Refusal::Profile { fault, .. } => fault.status(),
             Refusal::NotJson(_) | Refusal::Argument { .. } | Refusal::Missing { .. } => 400,
-            Refusal::Twice { .. } | Refusal::Incomplete => 400,
+            Refusal::UnknownMember { .. } => 400,
+            Refusal::NoSnapshot(_)
+            | Refusal::NotPatchable { .. }
+            | Refusal::Twice { .. }
+            | Refusal::Incomplete => 400,
+            Refusal::NoToken => 401,
             Refusal::Foreign(_) => 403,
             Refusal::NoRule(_) | Refusal::NoPath(_) => 404,
             Refusal::NoService(_) | Refusal::NotExact(_) | Refusal::NoEndpoint { .. } => 404,
-            Refusal::NoReceipt(_) => 404,
+            Refusal::NoChange { .. }
+            | Refusal::NoReceipt(_)
+            | Refusal::NotAttached { .. }
+            | Refusal::NoHost(_)
+            | Refusal::NoEndpointAt(_)
+            | Refusal::NoProfile(_) => 404,
             Refusal::WrongMethod { .. } => 405,
             Refusal::Exists
             | Refusal::IdTaken(_)
-            | Refusal::EngineFixed { .. }
+            | Refusal::Fixed { .. }
             | Refusal::Ambiguous(_)
             | Refusal::NotDrained(_)
             | Refusal::Install(_) => 409,
-            Refusal::TooLarge => 413,
-            Refusal::Draining | Refusal::KvSilent => 503,
+            Refusal::TooLarge(_) => 413,
+            Refusal::Draining | Refusal::Maintenance | Refusal::KvSilent | Refusal::MetricsOff => 503,
             Refusal::Disk { .. } => 507,
         }
     }
@@ -153,10 +220,20 @@ impl Refusal {
         match self {
             Refusal::NotJson(_) => "invalid_json",
             Refusal::Body { fault, .. } => fault.code,
+            Refusal::Profile { fault, .. } => fault.code(),
             Refusal::Twice { .. } => "rule_twice",
             Refusal::Exists => "rule_exists",
             Refusal::IdTaken(_) => "id_taken",
-            Refusal::EngineFixed { .. } => "engine_type_fixed",
+            Refusal::Fixed { fixed, .. } => fixed.code,
+            Refusal::NotPatchable { .. } => "not_patchable",
+            Refusal::NotAttached { .. } => "no_such_endpoint",
+            Refusal::NoHost(_) => "no_such_host",
+            Refusal::NoEndpointAt(_) => "no_such_endpoint",
+            Refusal::UnknownMember { .. } => "unknown_member",
+            Refusal::NoProfile(_) => "no_such_profile",
+            Refusal::MetricsOff => "metrics_off",
+            Refusal::NoSnapshot(_) => "no_snapshot",
+            Refusal::NoChange { .. } => "no_such_change",
             Refusal::NoRule(_) => "no_such_rule",
             Refusal::Ambiguous(_) => "ambiguous",
             Refusal::Argument { .. } => "bad_argument",
@@ -171,10 +248,12 @@ impl Refusal {
             Refusal::Disk { .. } => "disk_unwritable",
             Refusal::Install(_) => "address_unavailable",
             Refusal::Draining => "gateway_draining",
+            Refusal::Maintenance => "maintenance",
             Refusal::NoPath(_) => "no_such_path",
             Refusal::WrongMethod { .. } => "wrong_method",
+            Refusal::NoToken => "invalid_token",
             Refusal::Foreign(_) => "foreign_request",
-            Refusal::TooLarge => "body_too_large",
+            Refusal::TooLarge(_) => "body_too_large",
             Refusal::Incomplete => "body_incomplete",
         }
     }
@@ -191,10 +270,21 @@ impl Refusal {
                 }
                 members
             }
-            Refusal::EngineFixed { was, asked, .. } => json!({
-                "member": "serviceArguments.kvEngineType", "value": asked.name(), "allowed": was.name(),
-            }),
+            Refusal::Fixed { fixed, was, asked, .. } => {
+                json!({"member": format!("serviceArguments.{}", fixed.member), "value": asked, "allowed": was})
+            }
+            Refusal::Profile { index: None, fault } => json!({"member": fault.member()}),
+            Refusal::Profile { index: Some(index), fault } => {
+                json!({"member": fault.member(), "rule": index})
+            }
+            Refusal::NotPatchable { member } => json!({"member": member}),
+            Refusal::NoChange { number, .. } => json!({"member": "number", "value": number}),
+            Refusal::NotAttached { endpoint, .. } => {
+                json!({"member": "endpoints", "value": endpoint.to_string()})
+            }
             Refusal::Twice { index, .. } => json!({"rule": index, "member": "serviceArguments"}),
+            Refusal::UnknownMember { name, known } => json!({"member": name, "allowed": known}),
+            Refusal::NoEndpointAt(host) => json!({"member": "hostName", "value": host}),
             Refusal::Argument { name, value, allowed } => {
                 json!({"member": name, "value": value, "allowed": allowed})
             }
@@ -214,12 +304,60 @@ impl Refusal {
     }
 }
 
+/// A word of a body, or that there is none.
+fn said(word: &str) -> &str {
+    if word.is_empty() { "left open" } else { word }
+}
+
+impl Refusal {
+    /// The sentences of the control plane: what of a rule is fixed, its history, snapshots, switches, tokens.
+    fn say_of_control(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Fixed { fixed, id, vip, was, asked } => write!(
+                f,
+                "cant modify rule {} (delete and recreate): serviceArguments.{} is {}, the rule {id} at {vip} is for {}",
+                fixed.phrase,
+                fixed.member,
+                said(asked),
+                said(was),
+            ),
+            Refusal::NotPatchable { member } => write!(
+                f,
+                "invalid argument {member}: a merge patch can't change it; POST the whole rule to replace it"
+            ),
+            Refusal::NotAttached { vip, endpoint } => {
+                write!(f, "no such endpoint: the rule at {vip} has no {endpoint} to take away")
+            }
+            Refusal::NoProfile(id) => write!(
+                f,
+                "no such profile: {id:?} is not published; GET /netlox/v1/config/ai/model-profiles lists those that are"
+            ),
+            Refusal::NoHost(words) => write!(f, "endpoint not-exists error: no such host is probed: {words}"),
+            Refusal::NoSnapshot(cause) => {
+                write!(f, "invalid snapshot: {cause}; send what GET /netlox/v1/config/snapshot answered")
+            }
+            Refusal::NoChange { id, number } => {
+                write!(f, "no such change: the history of the rule {id} has none of the number {number}")
+            }
+            Refusal::MetricsOff => {
+                write!(f, "metrics are switched off; POST /netlox/v1/config/metrics switches them on")
+            }
+            Refusal::NoToken => {
+                write!(f, "invalid token: send Authorization: Bearer with a token of the file --admin-tokens")
+            }
+            _ => f.write_str(self.code()),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::NotJson(cause) => write!(f, "the request body is not valid JSON: {cause}"),
             Refusal::Body { index: None, fault } => write!(f, "{fault}"),
             Refusal::Body { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
+            Refusal::Profile { index: None, fault } => write!(f, "{fault}"),
+            Refusal::Profile { index: Some(index), fault } => write!(f, "rule {}: {fault}", index + 1),
             Refusal::Twice { first, index } => write!(
                 f,
                 "rule {} has the address, host, path and model of rule {}; make them differ or leave one out",
@@ -228,13 +366,6 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Exists => write!(f, "lbrule-exists error: this rule is in force with the same content"),
             Refusal::IdTaken(id) => write!(f, "lbrule-exists error: another rule has the id {id}"),
-            Refusal::EngineFixed { id, vip, was, asked } => write!(
-                f,
-                "cant modify rule kv engine type (delete and recreate): serviceArguments.kvEngineType is {}, \
-                 the rule {id} at {vip} is for {}",
-                asked.name(),
-                was.name()
-            ),
             Refusal::NoRule(what) => write!(f, "lbrule not-exists error: no such rule: {what}"),
             Refusal::Ambiguous(cure) => write!(f, "several rules are meant by this: {cure}"),
             Refusal::Argument { name, value, allowed } => {
@@ -275,11 +406,23 @@ impl fmt::Display for Refusal {
             }
             Refusal::Install(fault) => write!(f, "{}", fault.message),
             Refusal::Draining => write!(f, "the gateway is going down and takes no changes"),
+            Refusal::Maintenance => write!(
+                f,
+                "the gateway is in maintenance and takes no changes; end it with PUT /netlox/v1/maintenance \
+                 {{\"enabled\": false}}"
+            ),
+            Refusal::UnknownMember { name, known } => {
+                write!(f, "the member {name} is not known; there are {known}")
+            }
+            Refusal::NoEndpointAt(host) => {
+                write!(f, "endpoint not-exists error: no rule names an endpoint at {host}")
+            }
             Refusal::NoPath(path) => write!(f, "no such path: {path}"),
             Refusal::WrongMethod { allowed } => write!(f, "this path is for {allowed} only"),
             Refusal::Foreign(cause) => write!(f, "{cause}"),
-            Refusal::TooLarge => write!(f, "the request body is over 1 MiB"),
+            Refusal::TooLarge(most) => write!(f, "the request body is over {} MiB", most >> 20),
             Refusal::Incomplete => write!(f, "the request body did not arrive whole in time"),
+            _ => self.say_of_control(f),
         }
     }
 }

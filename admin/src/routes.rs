@@ -1,12 +1,19 @@
-//! The one table of what the admin API answers, and how a request finds its row. Owns methods, paths and
-//! their descriptions; must never answer a path that the table does not list.
+//! What a row of the admin API is, the one table of all rows, and how a request finds its own. Owns what a row
+//! says; the rows stand with their handlers. Must never answer a path that the table does not list.
 
 use crate::answer::Answer;
 use crate::change::Wanted;
 use crate::gateway::Gateway;
+use crate::page;
 use crate::refusal::Refusal;
-use crate::rest::{explain, kv, load_balancer as lb, models, status};
+use crate::rest::forms::{self, Form};
+use crate::rest::{
+    attest, capabilities, diagnostics, explain, history, hosts, kv, load_balancer, maintenance, models,
+    openapi, overview, params, profiles, snapshot, status,
+};
+use crate::serve::BODY_MAX;
 use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
 use warmpath_core::control::{KvPlane, KvReport, ShardReport};
 
 /// One request, taken apart.
@@ -31,6 +38,8 @@ pub type KvAsk = Box<dyn FnOnce(&dyn KvPlane) -> Answered + Send>;
 pub enum Handler {
     /// From the admin thread's own state.
     Own(fn(&Gateway, &Call) -> Answered),
+    /// By a change of the admin thread's own state that no restart remembers.
+    Switch(fn(&mut Gateway, &Call) -> Answered),
     /// When the change it wants was made.
     Change(fn(&Gateway, &Call) -> Result<Wanted, Refusal>),
     /// With a report of every shard.
@@ -42,6 +51,7 @@ pub enum Handler {
 }
 
 /// A row of the table.
+#[derive(Clone, Copy)]
 pub struct Route {
     /// HTTP method.
     pub method: &'static str,
@@ -51,103 +61,163 @@ pub struct Route {
     pub handler: Handler,
     /// What it does.
     pub doc: &'static str,
+    /// The members of the query that mean something.
+    pub query: &'static [Query],
+    /// Bytes that its body may have.
+    pub body_max: usize,
+    /// What its body is; `None`: it has none.
+    pub takes: Option<&'static Form>,
+    /// What it answers; `None`: text that is no JSON.
+    pub gives: Option<&'static Form>,
 }
 
-const fn own(path: &'static str, handler: fn(&Gateway, &Call) -> Answered, doc: &'static str) -> Route {
-    Route { method: "GET", path, handler: Handler::Own(handler), doc }
+/// A member of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether the call is refused without it.
+    pub needed: bool,
+    /// What it says.
+    pub doc: &'static str,
 }
 
-const fn change(
-    method: &'static str,
-    path: &'static str,
-    handler: fn(&Gateway, &Call) -> Result<Wanted, Refusal>,
-    doc: &'static str,
-) -> Route {
-    Route { method, path, handler: Handler::Change(handler), doc }
+impl Query {
+    /// A member that may be left out.
+    pub const fn may(name: &'static str, doc: &'static str) -> Query {
+        Query { name, needed: false, doc }
+    }
+
+    /// A member that must be there.
+    pub const fn must(name: &'static str, doc: &'static str) -> Query {
+        Query { name, needed: true, doc }
+    }
 }
 
-const fn reports(
-    path: &'static str,
-    handler: fn(&Gateway, &Call, &[ShardReport]) -> Answered,
-    doc: &'static str,
-) -> Route {
-    Route { method: "GET", path, handler: Handler::Reports(handler), doc }
+impl Route {
+    /// A row; its query means nothing.
+    pub const fn new(method: &'static str, path: &'static str, handler: Handler, doc: &'static str) -> Route {
+        Route {
+            method,
+            path,
+            handler,
+            doc,
+            query: &[],
+            body_max: BODY_MAX,
+            takes: None,
+            gives: Some(&forms::ANY),
+        }
+    }
+
+    /// A GET answered from the admin thread's own state.
+    pub const fn own(
+        path: &'static str,
+        handler: fn(&Gateway, &Call) -> Answered,
+        doc: &'static str,
+    ) -> Route {
+        Route::new("GET", path, Handler::Own(handler), doc)
+    }
+
+    /// A change of the rules.
+    pub const fn change(
+        method: &'static str,
+        path: &'static str,
+        handler: fn(&Gateway, &Call) -> Result<Wanted, Refusal>,
+        doc: &'static str,
+    ) -> Route {
+        Route::new(method, path, Handler::Change(handler), doc).gives(&forms::SUCCESS)
+    }
+
+    /// A GET that needs the shards' reports.
+    pub const fn reports(
+        path: &'static str,
+        handler: fn(&Gateway, &Call, &[ShardReport]) -> Answered,
+        doc: &'static str,
+    ) -> Route {
+        Route::new("GET", path, Handler::Reports(handler), doc)
+    }
+
+    /// A question to the event core.
+    pub const fn event_core(
+        method: &'static str,
+        path: &'static str,
+        handler: fn(&Gateway, &Call) -> Result<KvAsk, Refusal>,
+        doc: &'static str,
+    ) -> Route {
+        Route::new(method, path, Handler::Kv(handler), doc)
+    }
+
+    /// The same with bodies up to `bytes`.
+    pub const fn up_to(mut self, bytes: usize) -> Route {
+        self.body_max = bytes;
+        self
+    }
+
+    /// The same with a body.
+    pub const fn takes(mut self, form: &'static Form) -> Route {
+        self.takes = Some(form);
+        self
+    }
+
+    /// The same with this answer.
+    pub const fn gives(mut self, form: &'static Form) -> Route {
+        self.gives = Some(form);
+        self
+    }
+
+    /// The same with an answer that is no JSON.
+    pub const fn gives_text(mut self) -> Route {
+        self.gives = None;
+        self
+    }
+
+    /// The same with these members of the query.
+    pub const fn query(mut self, query: &'static [Query]) -> Route {
+        self.query = query;
+        self
+    }
 }
 
-const fn event_core(
-    method: &'static str,
-    path: &'static str,
-    handler: fn(&Gateway, &Call) -> Result<KvAsk, Refusal>,
-    doc: &'static str,
-) -> Route {
-    Route { method, path, handler: Handler::Kv(handler), doc }
-}
+/// Where everything is served.
+pub const ROOT: &str = "/netlox/v1";
 
-const RULE: &str = "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
-const HOST_RULE: &str =
-    "/netlox/v1/config/loadbalancer/hosturl/{host}/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
-const RULE_STATUS: &str =
-    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/status";
-const RULE_STATS: &str =
-    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/stats";
-const INVENTORY: &str = "/netlox/v1/config/ai/kv/inventory";
-const REACQUIRE: &str = "/netlox/v1/config/ai/kv/reacquire";
+const INDEX: &[Route] = &[Route::own("/netlox/v1", index, "this list")];
 
-/// The table.
-pub const ROUTES: &[Route] = &[
-    own("/netlox/v1", index, "this list"),
-    change("POST", "/netlox/v1/config/loadbalancer", lb::post, "create a rule or replace the one of its key"),
-    own("/netlox/v1/config/loadbalancer/all", lb::list, "all rules"),
-    change("DELETE", "/netlox/v1/config/loadbalancer/all", lb::delete_all, "delete all rules"),
-    own(RULE, lb::get, "one rule; ?model_name= and ?path_prefix= tell it from others of the address"),
-    change("DELETE", RULE, lb::delete, "delete one rule"),
-    own(HOST_RULE, lb::get, "one rule of a host"),
-    change("DELETE", HOST_RULE, lb::delete, "delete one rule of a host"),
-    own(RULE_STATUS, lb::status, "health of one rule's endpoints"),
-    reports(RULE_STATS, lb::stats, "answers of one rule by endpoint and status class"),
-    own("/netlox/v1/config/loadbalancer/name/{name}", lb::get_by_name, "the rule of this name"),
-    change("DELETE", "/netlox/v1/config/loadbalancer/name/{name}", lb::delete_by_name, "delete it"),
-    own("/netlox/v1/config/loadbalancer/id/{id}", lb::get_by_id, "the rule of this id"),
-    change("DELETE", "/netlox/v1/config/loadbalancer/id/{id}", lb::delete_by_id, "delete it"),
-    change("POST", "/netlox/v1/rules", lb::apply, "create or replace a list of rules: all or none"),
-    reports("/netlox/v1/status/ready", status::ready, "200 if requests are welcome, else 503 with reasons"),
-    Route {
-        method: "GET",
-        path: "/netlox/v1/metrics",
-        handler: Handler::AllReports(status::metrics),
-        doc: "Prometheus text",
-    },
-    reports("/netlox/v1/shards", status::shards, "what each shard knows of itself"),
-    event_core("GET", "/netlox/v1/config/ai/kv/status", kv::status, "the event core, its sources and ranks"),
-    event_core(
-        "GET",
-        INVENTORY,
-        kv::inventory,
-        "blocks of ?service_id=&ep_idx=; &rank=, &tier=, &limit=, &from=",
-    ),
-    event_core(
-        "POST",
-        REACQUIRE,
-        kv::reacquire,
-        "take the drained stream of ?service_id=&ep_idx= over again",
-    ),
-    own("/netlox/v1/config/ai/models", models::list, "models whose text can be tokenized"),
-    reports(
-        "/netlox/v1/config/ai/explain",
-        explain::explain,
-        "where the last requests went and why, newest first; ?id=, ?limit=N, ?since=CURSOR",
-    ),
-    reports("/netlox/v1/receipts", status::receipts, "recent requests; ?last=N, ?since=CURSOR"),
+/// The table, a part for each subject: a new path is a line in its subject's file.
+const PARTS: &[&[Route]] = &[
+    INDEX,
+    attest::ROUTES,
+    capabilities::ROUTES,
+    diagnostics::ROUTES,
+    explain::ROUTES,
+    hosts::ROUTES,
+    kv::ROUTES,
+    load_balancer::ROUTES,
+    maintenance::ROUTES,
+    models::ROUTES,
+    history::ROUTES,
+    openapi::ROUTES,
+    overview::ROUTES,
+    page::ROUTES,
+    params::ROUTES,
+    profiles::ROUTES,
+    snapshot::ROUTES,
+    status::ROUTES,
 ];
+
+/// All rows.
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    PARTS.iter().copied().flatten()
+}
 
 /// The values of a path, by the names of its pattern.
 pub type Params = Vec<(&'static str, String)>;
 
 /// The row for a request and the values of its path.
 pub fn find(method: &str, path: &str) -> Result<(&'static Route, Params), Refusal> {
-    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let path = if path == "/" { page::PATH } else { path.trim_end_matches('/') };
     let mut allowed = Vec::new();
-    for route in ROUTES {
+    for route in routes() {
         if let Some(params) = fit(route.path, path) {
             if route.method == method {
                 return Ok((route, params));
@@ -169,6 +239,29 @@ pub fn query(text: &str) -> Vec<(String, String)> {
 }
 
 impl Call {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value, Refusal> {
+        serde_json::from_slice(&self.body).map_err(|e| Refusal::NotJson(e.to_string()))
+    }
+
+    /// The body as text; JSON is UTF-8.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+
+    /// Whether the call asks for more than to be told what it would do: `mode=commit`.
+    pub fn commits(&self) -> Result<bool, Refusal> {
+        match self.query("mode") {
+            Some("commit") => Ok(true),
+            None | Some("dry-run") => Ok(false),
+            Some(other) => Err(Refusal::Argument {
+                name: "mode",
+                value: other.into(),
+                allowed: "commit, or dry-run, which is also meant by nothing",
+            }),
+        }
+    }
+
     /// The value of `{name}`; empty if the pattern has none.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| v)
@@ -211,8 +304,8 @@ fn decoded(text: &str) -> String {
 }
 
 fn index(_: &Gateway, _: &Call) -> Answered {
-    let rows = ROUTES.iter().map(|r| serde_json::json!({"method": r.method, "path": r.path, "doc": r.doc}));
-    Ok(Answer::json(200, &serde_json::json!({"routes": rows.collect::<Vec<_>>()})))
+    let rows = routes().map(|r| json!({"method": r.method, "path": r.path, "doc": r.doc}));
+    Ok(Answer::json(200, &json!({"routes": rows.collect::<Vec<_>>()})))
 }
 
 #[cfg(test)]
@@ -223,7 +316,7 @@ mod tests {
     fn a_path_finds_its_row_and_its_values() {
         let path = "/netlox/v1/config/loadbalancer/externalipaddress/%3A%3A1/port/80/protocol/tcp";
         let (route, params) = find("DELETE", path).unwrap();
-        assert_eq!((route.method, route.path), ("DELETE", RULE));
+        assert_eq!((route.method, route.path), ("DELETE", load_balancer::RULE));
         assert_eq!(params, [("ip", "::1".into()), ("port", "80".into()), ("protocol", "tcp".into())]);
         assert!(find("GET", &format!("{path}/status")).is_ok());
         assert!(find("GET", "/netlox/v1/config/loadbalancer/all/").is_ok());
@@ -248,7 +341,7 @@ mod tests {
 
     #[test]
     fn every_row_can_be_reached_and_no_two_rows_are_the_same() {
-        for route in ROUTES {
+        for route in routes() {
             let path: Vec<_> =
                 route.path.split('/').map(|s| if s.starts_with('{') { "1" } else { s }).collect();
             let (found, _) = find(route.method, &path.join("/")).unwrap();

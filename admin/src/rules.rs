@@ -1,16 +1,28 @@
 //! The rules that the operator wants: bodies as given, each with its validated form. Owns identity, upsert
 //! and selection; pure. Must never hold a body that validation would refuse, nor two rules of one key.
 
+mod attach;
+mod bindings;
+mod fixed;
+mod history;
+
+pub use attach::address_of;
+pub use bindings::Bindings;
+pub use fixed::Fixed;
+pub use history::{Applied, History};
+
+use crate::hosts::Host;
 use crate::refusal::Refusal;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use warmpath_core::environment::Environment;
+use warmpath_core::profile::registry::Registry;
 use warmpath_core::rule::body::{self, BodyFault, Restored};
 use warmpath_core::rule::{Rule, RuleKey};
 
 /// One rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The body as it was given, with `id` filled in.
     pub body: Value,
@@ -18,12 +30,15 @@ pub struct Entry {
     pub rule: Rule,
     /// Why it is served without the exact routing that its body asks for, if it is.
     pub without_exact: Option<BodyFault>,
+    /// The bodies that were applied, the last ten.
+    pub history: History,
 }
 
 impl Entry {
     /// The sentence for the operator of a rule that is served without its exact routing.
     pub fn warning(&self) -> Option<String> {
-        let fault = self.without_exact.as_ref()?;
+        let bound = self.rule.exact.as_ref().and_then(|exact| bindings::fault(&exact.profile.binding));
+        let fault = self.without_exact.as_ref().map(ToString::to_string).or(bound)?;
         let Rule { id, key, .. } = &self.rule;
         Some(format!("the rule {id} at {} is served without exact routing: {fault}", key.vip))
     }
@@ -37,6 +52,9 @@ pub enum Origin {
     /// It was accepted by an earlier process: where the environment lacks what its exact routing needs, the
     /// rule is served without it.
     Kept,
+    /// As [`Origin::Kept`], from a snapshot that was restored: a rule with exact routing and without a profile waits for
+    /// one.
+    Restored,
 }
 
 /// What a body is read with.
@@ -47,13 +65,17 @@ pub struct Reading<'a> {
     pub random: fn() -> u64,
     /// Where the body comes from.
     pub origin: Origin,
+    /// The profiles that are published.
+    pub registry: Arc<Registry>,
+    /// The time, in seconds of the Unix epoch.
+    pub at: u64,
 }
 
 impl Reading<'_> {
     fn read(&self, given: &Value) -> Result<Restored, BodyFault> {
         let fresh_id = || fresh_id(self.random);
         match self.origin {
-            Origin::Kept => body::restore(given, self.environment, fresh_id),
+            Origin::Kept | Origin::Restored => body::restore(given, self.environment, fresh_id),
             Origin::Asked => body::parse(given, self.environment, fresh_id)
                 .map(|rule| Restored { rule, without_exact: None }),
         }
@@ -64,6 +86,9 @@ impl Reading<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     entries: Vec<Arc<Entry>>,
+    /// Hosts that are probed whichever rules name them.
+    pub hosts: Vec<Host>,
+    bindings: Bindings,
 }
 
 /// What an upsert did.
@@ -89,39 +114,83 @@ pub struct Selection<'a> {
 }
 
 impl RuleSet {
-    /// Creates or replaces by key. A body without `id` keeps the id of the rule it replaces, or takes
-    /// a fresh one. The kind of the engines stays. Endpoints that stay keep their order, so that an index keeps
-    /// its meaning as long as none before it goes.
-    pub fn upsert(&mut self, given: &Value, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
-        let Restored { mut rule, without_exact } =
-            reading.read(given).map_err(|fault| Refusal::Body { index: None, fault: Box::new(fault) })?;
-        let place = self.entries.binary_search_by(|e| e.rule.key.cmp(&rule.key));
+    /// Creates or replaces by key, or as `oper` says adds endpoints to the rule of that key or takes some away. A body
+    /// without `id` keeps the id of the rule it replaces, or takes a fresh one. What is fixed stays. Endpoints that stay
+    /// keep their order, so that an index keeps its meaning as long as none before it goes.
+    /// The history keeps `text`, as which the body came.
+    pub fn upsert(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+        match attach::oper(given) {
+            attach::ATTACH => self.attach(given, reading),
+            attach::DETACH => self.detach(given, reading),
+            _ => self.replace(given, text, reading),
+        }
+    }
+
+    fn replace(&mut self, given: &Value, text: &str, reading: &Reading<'_>) -> Result<Upserted, Refusal> {
+        let given = &self.kept_thresholds(given);
+        let Restored { mut rule, without_exact } = reading.read(given).map_err(Refusal::body)?;
+        let place = self.place(&rule.key);
         if let Ok(at) = place {
-            check_engine(&rule, &self.entries[at].rule)?;
             if given_id(given).is_none() {
                 rule.id = self.entries[at].rule.id.clone();
             }
+            fixed::check(&rule, given, &self.entries[at])?;
         }
         self.check_id(&rule)?;
+        self.bindings.bind(&mut rule, &reading.registry, reading.origin)?;
         let key = rule.key.clone();
-        let entry = |rule: Rule| Arc::new(Entry { body: with_id(given, &rule.id), rule, without_exact });
+        let mut entry =
+            Entry { body: with_id(given, &rule.id), rule, without_exact, history: History::default() };
         let changed = match place {
             Ok(at) => {
-                keep_order(&mut rule, &self.entries[at].rule);
-                let before = std::mem::replace(&mut self.entries[at], entry(rule));
-                means(&self.entries[at]) != means(&before)
+                let before = &self.entries[at];
+                keep_order(&mut entry.rule, &before.rule);
+                entry.history = before.history.clone();
+                means(&entry) != means(before)
             }
-            Err(at) => {
-                self.entries.insert(at, entry(rule));
-                true
-            }
+            Err(_) => true,
         };
+        if changed && reading.origin == Origin::Asked {
+            entry.history.push(reading.at, text);
+        }
+        match place {
+            Ok(at) => self.entries[at] = Arc::new(entry),
+            Err(at) => self.entries.insert(at, Arc::new(entry)),
+        }
         Ok(Upserted { key, changed })
+    }
+
+    /// Where the rule of this key is, or would be.
+    fn place(&self, key: &RuleKey) -> Result<usize, usize> {
+        self.entries.binary_search_by(|e| e.rule.key.cmp(key))
+    }
+
+    /// `given`, with the thresholds of the rule it replaces where it says 0.
+    fn kept_thresholds(&self, given: &Value) -> Value {
+        let mut given = given.clone();
+        let before = body::outline(&given).ok().and_then(|(key, _)| self.place(&key).ok());
+        if let (Some(at), Some(Value::Object(service))) = (before, given.get_mut("serviceArguments")) {
+            for name in ["pd_cache_threshold", "pd_balance_abs_threshold"] {
+                let kept = &self.entries[at].body["serviceArguments"][name];
+                if service.get(name) == Some(&Value::from(0)) && !kept.is_null() {
+                    service.insert(name.into(), kept.clone());
+                }
+            }
+        }
+        given
+    }
+
+    /// The rule at `index` with another history, as it was kept.
+    pub fn remember(&mut self, index: usize, history: History) {
+        let Entry { body, rule, without_exact, .. } = &*self.entries[index];
+        let (body, rule, without_exact) = (body.clone(), rule.clone(), without_exact.clone());
+        self.entries[index] = Arc::new(Entry { body, rule, without_exact, history });
     }
 
     /// Takes away the rule at `index`.
     pub fn remove(&mut self, index: usize) {
-        self.entries.remove(index);
+        let gone = self.entries.remove(index);
+        self.bindings.forget(&gone.rule.id);
     }
 
     /// All, in order.
@@ -230,21 +299,9 @@ fn with_id(given: &Value, id: &str) -> Value {
     let mut body = given.clone();
     if let Some(Value::Object(arguments)) = body.get_mut("serviceArguments") {
         arguments.insert("id".into(), id.into());
+        arguments.shift_remove("oper");
     }
     body
-}
-
-/// Blocks of one kind of engine mean nothing to another, so what a rule learned can't be carried over.
-fn check_engine(rule: &Rule, before: &Rule) -> Result<(), Refusal> {
-    match rule.engine == before.engine {
-        true => Ok(()),
-        false => Err(Refusal::EngineFixed {
-            id: before.id.clone(),
-            vip: before.key.vip,
-            was: before.engine,
-            asked: rule.engine,
-        }),
-    }
 }
 
 /// A UUID version 4 (RFC 9562 section 5.4).
@@ -262,7 +319,7 @@ fn fresh_id(random: fn() -> u64) -> String {
 }
 
 /// What the contents of two rules are compared by: defaults that are said and defaults left open are equal.
-fn means(entry: &Entry) -> Value {
+pub fn means(entry: &Entry) -> Value {
     body::readback(&entry.rule, &entry.body)
 }
 
@@ -281,7 +338,13 @@ mod tests {
 
     fn reading() -> Reading<'static> {
         static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(Environment::default);
-        Reading { environment: &ENVIRONMENT, random: || 0, origin: Origin::Asked }
+        Reading {
+            environment: &ENVIRONMENT,
+            random: || 0,
+            origin: Origin::Asked,
+            registry: Arc::default(),
+            at: 0,
+        }
     }
 
     fn set() -> RuleSet {
@@ -296,7 +359,7 @@ mod tests {
             members["model_name"] = json!(model);
             members["path_prefix"] = json!(path);
             members["path_match_mode"] = json!(if path.is_empty() { "disabled" } else { "prefix" });
-            rules.upsert(&given, &reading()).unwrap();
+            rules.upsert(&given, "", &reading()).unwrap();
         }
         rules
     }
@@ -340,8 +403,8 @@ mod tests {
         };
         let (mut one, mut other) = (RuleSet::default(), RuleSet::default());
         for (a, b) in [(9001, 9003), (9002, 9002), (9003, 9001)] {
-            one.upsert(&named(a), &reading()).unwrap();
-            other.upsert(&named(b), &reading()).unwrap();
+            one.upsert(&named(a), "", &reading()).unwrap();
+            other.upsert(&named(b), "", &reading()).unwrap();
         }
         assert_eq!(one.bodies(), other.bodies());
     }

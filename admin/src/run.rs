@@ -1,6 +1,7 @@
 //! The admin thread's life: boot, listen, serve, go down. Owns the runtime and the listeners; must never
 //! return before the shards were told to end.
 
+use crate::access::Tokens;
 use crate::boot::boot;
 use crate::breakers;
 use crate::disk::{Disk, RealDisk};
@@ -36,8 +37,10 @@ const SCRAPE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// What `warmpath serve` is told about the admin side.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where REST is served; loopback.
+    /// Where REST is served; loopback, unless there are tokens.
     pub admin: SocketAddr,
+    /// The file of the tokens that REST over TCP asks for; `None`: it asks for none.
+    pub admin_tokens: Option<PathBuf>,
     /// The unix socket of `warmpath ctl`.
     pub socket: PathBuf,
     /// Where accepted rules are kept.
@@ -56,6 +59,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             admin: DEFAULT_ADMIN,
+            admin_tokens: None,
             socket: DEFAULT_SOCKET.into(),
             state_dir: DEFAULT_STATE_DIR.into(),
             rules_file: None,
@@ -121,19 +125,22 @@ async fn serve_until(
     stop: Receiver<()>,
 ) -> Result<(), AdminFault> {
     // Listeners first: when another gateway has the port, its rules are not touched.
-    let tcp = tcp_listener(options.admin).await?;
+    let tokens = options.admin_tokens.as_deref().map(Tokens::read).transpose()?;
+    let tcp = tcp_listener(options.admin, tokens.is_some()).await?;
     let (unix, _socket) = unix_listener(&options.socket).await?;
     let gateway = boot(options, outside, disk).await?;
     gateway.borrow().boot.notes.iter().for_each(|note| (gateway.borrow().outside.say)(note));
     let address = tcp.local_addr().map_err(|e| format!("the admin address is not known: {e}"))?;
-    tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
+    tokio::task::spawn_local(serve::tcp(tcp, gateway.clone(), tokens));
     tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
     tokio::task::spawn_local(probe(&gateway.borrow()));
     tokio::task::spawn_local(scrape(&gateway.borrow(), options.scrape_interval));
+    tokio::task::spawn_local(crate::attest::run::watch(gateway.clone()));
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::compat::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
-    tokio::task::spawn_local(crate::trust::counters::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::profiles::watch(gateway.clone()));
     started(address);
     down::on_signal(options, &gateway, stop).await;
     Ok(())
@@ -144,16 +151,17 @@ fn probe(gateway: &Gateway) -> impl Future<Output = ()> + use<> {
     follow(gateway.tables(), gateway.probers.clone(), gateway.outside.clone())
 }
 
-/// The task that keeps asking engines for their load where rules need it.
+/// The task that keeps asking engines for their load and counters where rules need them.
 fn scrape(gateway: &Gateway, interval: Duration) -> impl Future<Output = ()> + use<> {
     let interval = interval.max(SCRAPE_INTERVAL_MIN).as_nanos() as u64;
     telemetry::run::follow(gateway.tables(), gateway.scrapers.clone(), gateway.outside.clone(), interval)
 }
 
-async fn tcp_listener(address: SocketAddr) -> Result<TcpListener, String> {
-    if !address.ip().is_loopback() {
+async fn tcp_listener(address: SocketAddr, asks_tokens: bool) -> Result<TcpListener, String> {
+    if !address.ip().is_loopback() && !asks_tokens {
         return Err(format!(
-            "the admin address {address} is not on this machine alone, and the admin API has no login; use --admin 127.0.0.1:{} and reach it through ssh",
+            "the admin address {address} is reached by others: name the tokens that are let in with --admin-tokens \
+             FILE, or use --admin 127.0.0.1:{} and reach it through ssh",
             address.port()
         ));
     }
@@ -218,3 +226,18 @@ fn listen_for_signals(tell: &Sender<()>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod access_tests;
+#[cfg(test)]
+mod maintenance_tests;
+#[cfg(test)]
+mod matrix_tests;
+#[cfg(test)]
+mod page_tests;
+#[cfg(test)]
+mod profile_tests;
+#[cfg(test)]
+mod rest_tests;
+#[cfg(test)]
+mod state_tests;

@@ -2,15 +2,17 @@
 //! (1 MiB body, deadlines for head and body, connections at once) and who may ask over TCP; must never
 //! run on a shard's thread.
 
+use crate::access::Tokens;
 use crate::answer::Answer;
 use crate::change::change;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
+use crate::rest::maintenance;
 use crate::routes::{self, Call, Handler};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -37,22 +39,23 @@ const ACCEPT_REST: Duration = Duration::from_millis(50);
 pub type Shared = Rc<RefCell<Gateway>>;
 
 /// Where a request came in.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 enum Door {
-    /// Reachable by whatever runs on the machine, browsers among it.
-    Tcp,
+    /// Reachable by whatever runs on the machine, browsers among it, or where tokens are asked for by others too.
+    Tcp(Option<Rc<Tokens>>),
     /// Reachable by its owner.
     Unix,
 }
 
-/// Serves the TCP listener until dropped.
-pub async fn tcp(listener: TcpListener, gateway: Shared) {
+/// Serves the TCP listener until dropped; where there are `tokens`, those alone who have one.
+pub async fn tcp(listener: TcpListener, gateway: Shared, tokens: Option<Tokens>) {
+    let door = Door::Tcp(tokens.map(Rc::new));
     let seats = Rc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let seat = Seat::take(&seats).await;
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::task::spawn_local(connection(stream, Door::Tcp, gateway.clone(), seat));
+                tokio::task::spawn_local(connection(stream, door.clone(), gateway.clone(), seat));
             }
             Err(_) => tokio::time::sleep(ACCEPT_REST).await,
         }
@@ -98,7 +101,7 @@ async fn connection(
     _seat: Seat,
 ) {
     let service = service_fn(move |request| {
-        let gateway = gateway.clone();
+        let (door, gateway) = (door.clone(), gateway.clone());
         async move { Ok::<_, Infallible>(response(answer(request, door, gateway).await)) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -113,15 +116,20 @@ async fn answer(request: Request<Incoming>, door: Door, gateway: Shared) -> Answ
 }
 
 async fn handle(request: Request<Incoming>, door: Door, gateway: Shared) -> routes::Answered {
-    if door == Door::Tcp {
-        check_origin(request.headers())?;
-    }
+    check_caller(&door, request.headers())?;
     let (route, params) = routes::find(asked(request.method()), request.uri().path())?;
     let query = routes::query(request.uri().query().unwrap_or(""));
-    let call = Call { params, query, body: whole_body(request.into_body()).await? };
+    let call = Call { params, query, body: whole_body(request.into_body(), route.body_max).await? };
     match route.handler {
         Handler::Own(handler) => handler(&gateway.borrow(), &call),
-        Handler::Change(handler) => change(&gateway, |gateway| handler(gateway, &call)).await,
+        Handler::Switch(handler) => handler(&mut gateway.borrow_mut(), &call),
+        Handler::Change(handler) => {
+            let want = |gateway: &Gateway| {
+                maintenance::check_change(gateway, route)?;
+                handler(gateway, &call)
+            };
+            change(&gateway, want).await
+        }
         Handler::Reports(handler) => {
             let reports = reports(&gateway).await;
             handler(&gateway.borrow(), &call, &reports)
@@ -165,12 +173,22 @@ pub(crate) async fn ask_kv<T: Send + 'static>(
     asked.await.ok()
 }
 
-async fn whole_body(body: Incoming) -> Result<Vec<u8>, Refusal> {
-    let limited = Limited::new(body, BODY_MAX);
+async fn whole_body(body: Incoming, most: usize) -> Result<Vec<u8>, Refusal> {
+    let limited = Limited::new(body, most);
     match tokio::time::timeout(READ_TIME, limited.collect()).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes().into()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(Refusal::TooLarge(most)),
         Ok(Err(_)) | Err(_) => Err(Refusal::Incomplete),
+    }
+}
+
+/// A token can't be had by a web page, so that who has one is asked for nothing more.
+fn check_caller(door: &Door, headers: &HeaderMap) -> Result<(), Refusal> {
+    match door {
+        Door::Unix => Ok(()),
+        Door::Tcp(None) => check_origin(headers),
+        Door::Tcp(Some(tokens)) if tokens.let_in(headers) => Ok(()),
+        Door::Tcp(Some(_)) => Err(Refusal::NoToken),
     }
 }
 
@@ -202,8 +220,10 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
-    if let Some(allow) = answer.allow.and_then(|a| HeaderValue::try_from(a).ok()) {
-        headers.insert(ALLOW, allow);
+    if let Some((name, value)) = answer.header
+        && let Ok(value) = HeaderValue::try_from(value)
+    {
+        headers.insert(name, value);
     }
     response
 }

@@ -8,7 +8,8 @@
 //! file to take away. A change is acknowledged after `commit`, never before.
 
 use crate::disk::Disk;
-use serde_json::{Value, json};
+use crate::rules::{Bindings, RuleSet};
+use serde_json::{Map, Value, json};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// `kind` of the snapshot document.
 const KIND: &str = "warmpath-snapshot";
 /// `schema` of the snapshot document; another major number is not read.
-const SCHEMA: &str = "1.0";
+const SCHEMA: &str = "1.1";
 
 /// The content of the snapshot file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +26,51 @@ pub struct Snapshot {
     pub generation: u64,
     /// Rule bodies.
     pub rules: Vec<Value>,
+    /// Bodies of hosts that are probed whichever rules name them.
+    pub endpoints: Vec<Value>,
+    /// Numbers of the rules' bindings to profiles.
+    pub bindings: Bindings,
+    /// Changes of each rule, by its id.
+    pub history: Map<String, Value>,
+}
+
+impl Snapshot {
+    /// What is to be kept of `rules`.
+    pub fn of(generation: u64, rules: &RuleSet) -> Snapshot {
+        let endpoints = rules.hosts.iter().map(|host| host.body.clone()).collect();
+        let history = rules.entries().iter().map(|e| (e.rule.id.clone(), e.history.to_json())).collect();
+        Snapshot { generation, rules: rules.bodies(), endpoints, bindings: rules.bindings(), history }
+    }
+
+    /// The document that is written, without the history: what a restore takes.
+    pub fn document(&self) -> Value {
+        json!({
+            "kind": KIND,
+            "schema": SCHEMA,
+            "generation": self.generation,
+            "rules": self.rules,
+            "endpoints": self.endpoints,
+            "bindings": self.bindings.to_json(),
+        })
+    }
+
+    /// From such a document; the error says what is wrong with it.
+    pub fn from_document(document: &Value) -> Result<Snapshot, String> {
+        let (Some(kind), Some(schema)) = (document["kind"].as_str(), document["schema"].as_str()) else {
+            return Err("kind or schema is missing".into());
+        };
+        if kind != KIND || schema.split('.').next() != SCHEMA.split('.').next() {
+            return Err(format!("it is a {kind} of schema {schema}; this gateway reads {KIND} {SCHEMA}"));
+        }
+        let (Some(generation), Some(rules)) = (document["generation"].as_u64(), document["rules"].as_array())
+        else {
+            return Err("generation or rules is missing".into());
+        };
+        let endpoints = document["endpoints"].as_array().cloned().unwrap_or_default();
+        let history = document["history"].as_object().cloned().unwrap_or_default();
+        let bindings = Bindings::from_json(&document["bindings"])?;
+        Ok(Snapshot { generation, rules: rules.clone(), endpoints, bindings, history })
+    }
 }
 
 /// What was found at boot.
@@ -159,12 +205,8 @@ enum Unreadable {
 }
 
 fn encode(snapshot: &Snapshot) -> Vec<u8> {
-    let document = json!({
-        "kind": KIND,
-        "schema": SCHEMA,
-        "generation": snapshot.generation,
-        "rules": snapshot.rules,
-    });
+    let mut document = snapshot.document();
+    document["history"] = snapshot.history.clone().into();
     let mut text = format!("{document:#}").into_bytes();
     text.push(b'\n');
     text
@@ -174,19 +216,16 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Snapshot, Unreadable> {
     let name = path.display();
     let damaged = |cause: &dyn std::fmt::Display| Unreadable::Damaged(format!("{name}: {cause}"));
     let document: Value = serde_json::from_slice(bytes).map_err(|e| damaged(&e))?;
-    let (Some(kind), Some(schema)) = (document["kind"].as_str(), document["schema"].as_str()) else {
-        return Err(damaged(&"kind or schema is missing"));
-    };
-    if kind != KIND || schema.split('.').next() != SCHEMA.split('.').next() {
-        return Err(Unreadable::Refused(format!(
-            "{name} is a {kind} of schema {schema}; this gateway reads {KIND} {SCHEMA}: start it with the version that wrote the file or with another --state-dir"
-        )));
+    match (document["kind"].as_str(), document["schema"].as_str()) {
+        (Some(kind), Some(schema))
+            if kind != KIND || schema.split('.').next() != SCHEMA.split('.').next() =>
+        {
+            Err(Unreadable::Refused(format!(
+                "{name} is a {kind} of schema {schema}; this gateway reads {KIND} {SCHEMA}: start it with the version that wrote the file or with another --state-dir"
+            )))
+        }
+        _ => Snapshot::from_document(&document).map_err(|cause| damaged(&cause)),
     }
-    let (Some(generation), Some(rules)) = (document["generation"].as_u64(), document["rules"].as_array())
-    else {
-        return Err(damaged(&"generation or rules is missing"));
-    };
-    Ok(Snapshot { generation, rules: rules.clone() })
 }
 
 #[cfg(test)]

@@ -12,6 +12,12 @@ pub fn missed(miss: Miss) -> Cow<'static, str> {
     match miss {
         Miss::Declined(Decline::Chain(decline)) => declined(decline).into(),
         Miss::Declined(decline) => unproven(decline),
+        Miss::Unproven(reason) => format!(
+            "not all is proven of the engines that the rule's model profile asks for ({}); {}: `warmpath ctl kv status`",
+            reason.word(),
+            reason.cure()
+        )
+        .into(),
         _ => plainly(miss).into(),
     }
 }
@@ -47,7 +53,7 @@ const fn plainly(miss: Miss) -> &'static str {
             "the prompt is shorter than one block, so nothing of it can be cached; \
              nothing to do, unless kvBlockSize is larger than the engine's"
         }
-        Miss::Declined(_) => "",
+        Miss::Declined(_) | Miss::Unproven(_) => "",
         Miss::NoSignal => "no endpoint has told of any block yet; see `warmpath ctl kv`",
         Miss::Fenced => {
             "all endpoints are fenced, since what they say does not fit the rule; \

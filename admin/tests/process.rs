@@ -19,6 +19,9 @@ use warmpath_core::table::Table;
 /// Says to [`gateway_process`] in which folder to run.
 const FOLDER: &str = "WARMPATH_TEST_FOLDER";
 
+/// Kills in a row; `tests/long/kills.rs` goes on to a thousand.
+const ROUNDS: usize = 20;
+
 struct IdleShards;
 
 impl DataPlane for IdleShards {
@@ -133,7 +136,7 @@ fn acknowledged_rules_survive_a_kill_at_whatever_moment() {
     let folder = tempfile::tempdir().unwrap();
     let mut next = 1;
     let mut acknowledged = Vec::new();
-    for round in 0..8 {
+    for round in 0..ROUNDS {
         let mut gateway = Gateway::start(folder.path());
         let kept = gateway.ports();
         assert!(acknowledged.iter().all(|p| kept.contains(p)), "round {round}: {acknowledged:?} {kept:?}");
@@ -155,7 +158,7 @@ fn acknowledged_rules_survive_a_kill_at_whatever_moment() {
         kill.join().unwrap();
         gateway.child.wait().unwrap();
     }
-    assert!(acknowledged.len() >= 8, "every round had a change accepted before its kill");
+    assert!(acknowledged.len() >= ROUNDS, "every round had a change accepted before its kill");
 }
 
 #[test]

@@ -3,11 +3,14 @@
 //! evidence for one tuple count for another, nor hold a verdict without the record that shows it. That records exist and
 //! have not changed since is a test's to hold (`tests/catalog.rs`): they are not built in.
 
+pub mod compat;
 mod evidence;
 mod fault;
 mod tuple;
 
-pub use evidence::{Capability, Evidence, Gate, Record, Reported, ReportedGates, Verdict};
+pub use evidence::{
+    Capability, Evidence, Gate, Promotion, PromotionWord, Record, Reported, ReportedGates, Verdict,
+};
 pub use fault::{CatalogFault, Place, RecordProblem};
 pub use tuple::{Component, Topology, Tuple};
 
@@ -34,6 +37,9 @@ pub struct Row {
     /// What was shown here; one that is not written was not run.
     #[serde(deserialize_with = "evidence::unique")]
     pub capabilities: BTreeMap<Capability, Evidence>,
+    /// How far it is supported here, which no gate says by itself; `None`: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<Promotion>,
     /// What others say of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_elsewhere: Option<Reported>,
@@ -60,6 +66,7 @@ impl Catalog {
             for (capability, evidence) in &row.capabilities {
                 check_records(at, *capability, evidence)?;
             }
+            check_promotion(at, row.promotion.as_ref())?;
             for capability in Capability::ALL {
                 row.capabilities.entry(capability).or_default();
             }
@@ -111,6 +118,12 @@ fn check_records(row: usize, capability: Capability, evidence: &Evidence) -> Res
         }
     }
     Ok(())
+}
+
+/// A promotion is decided in a record of its own, beside those of the runs.
+fn check_promotion(row: usize, promotion: Option<&Promotion>) -> Result<(), CatalogFault> {
+    let problem = promotion.and_then(|own| record_problem(Gate::RealEngine, &own.record));
+    problem.map_or(Ok(()), |problem| Err(CatalogFault::Promotion { row, problem }))
 }
 
 /// What makes a file impossible as a record, whether or not it exists.

@@ -1,9 +1,16 @@
 //! What the admin thread and the shards say to each other. Owns the messages and snapshots; must never
 //! carry a lock or a socket.
 
+mod stage;
+
+pub use stage::{RequestStage, STAGE_BUCKETS_US, StageTimes};
+
 use crate::Nanos;
+use crate::attest::{Heard, Listening};
 use crate::decide::exact::Miss;
 use crate::engine::Engine;
+use crate::profile::Api;
+use crate::profile::registry::Registry;
 use crate::receipt::{PairPhase, Receipt};
 use crate::shared::{Fence, Tier};
 use crate::table::Table;
@@ -27,9 +34,14 @@ pub trait DataPlane: Send + Sync {
         Vec::new()
     }
 
-    /// Model profiles that are not taken, and why.
-    fn refused_profiles(&self) -> Vec<RefusedProfile> {
-        Vec::new()
+    /// The token ids that the gateway makes of a request's body, as its shards do; `None`: it can't, or not yet.
+    fn tokens(&self, _model: &str, _engine: Engine, _api: Api, _body: &[u8]) -> Option<Vec<u32>> {
+        None
+    }
+
+    /// The profiles that are published, and the documents that are not, with the reason of each.
+    fn registry(&self) -> Arc<Registry> {
+        Arc::default()
     }
 }
 
@@ -128,6 +140,17 @@ pub trait KvPlane: Send + Sync {
     /// Takes the drained stream of a source over, after another reader was detected; false without such a
     /// source.
     fn reacquire(&self, source: u32) -> bool;
+
+    /// Listens for the blocks of one prompt among those that a source tells of, and forgets what was heard before;
+    /// `None`: for nothing any more. False without such a source.
+    fn listen(&self, _source: u32, _to: Option<Listening>) -> bool {
+        false
+    }
+
+    /// What was heard since then, by all ranks; `None`: there is no such source, or no answer.
+    fn heard(&self, _source: u32) -> Option<Vec<Heard>> {
+        None
+    }
 }
 
 /// A page of block keys. A key that is stored or removed between two pages may be missing or come twice.
@@ -255,6 +278,8 @@ pub struct ShardReport {
     pub generation: u64,
     /// Client connections now open.
     pub clients: u64,
+    /// Of these, those that wait until others close, since as many are served as may be.
+    pub held: u64,
     /// Upstream connections now open, in use or pooled.
     pub upstreams: u64,
     /// Requests in flight.
@@ -273,6 +298,8 @@ pub struct ShardReport {
     pub first_byte_us: [u64; FIRST_BYTE_BUCKETS_US.len() + 1],
     /// Sum of first-byte times, microseconds.
     pub first_byte_us_sum: u64,
+    /// How long stages took, of one pass in some.
+    pub stages: Vec<(RequestStage, StageTimes)>,
     /// CPU time of loop turns, from the first event to the last: counts by power of two of microseconds
     /// (index 0: under 1 µs). Never too low; events under 50 µs count as long as they took by the wall clock.
     pub turn_us: [u64; 24],
@@ -517,6 +544,8 @@ pub enum Count {
     SlowClients,
     /// Endpoints ejected after failed connection attempts.
     Ejections,
+    /// Client connections that had to wait until others closed.
+    AcceptsHeld,
     /// Breakers of endpoints opened.
     BreakerOpenings,
     /// Breakers closed again by a trial.
@@ -527,7 +556,7 @@ pub enum Count {
 
 impl Count {
     /// All, in the order of their discriminants.
-    pub const ALL: [Count; 23] = [
+    pub const ALL: [Count; 24] = [
         Count::Accepted,
         Count::Requests,
         Count::Malformed,
@@ -548,6 +577,7 @@ impl Count {
         Count::Overflowed,
         Count::SlowClients,
         Count::Ejections,
+        Count::AcceptsHeld,
         Count::BreakerOpenings,
         Count::BreakerClosings,
         Count::BreakerHeals,

@@ -4,11 +4,13 @@
 //! the engine.
 
 mod answers;
+pub mod attest;
 mod cbor;
 mod chain;
 mod contract;
 mod extras;
 mod form;
+mod launch;
 pub mod pairing;
 mod pickle;
 mod preimage;
@@ -21,6 +23,7 @@ mod version;
 pub use chain::{Chain, Checkpoint};
 pub use contract::{Contract, ContractFault, Start, Terms};
 pub use extras::{BlockExtra, Decline, Extras, Lora, Media};
+pub use launch::{LaunchAsk, LaunchFault, LaunchFlags, LaunchLine, LaunchRole};
 pub use preimage::Scratch;
 pub use seed::{LONGEST_SEED, Seed};
 pub use text::{Looped, Named, TextTerms, ToolForm};
@@ -140,11 +143,6 @@ impl Engine {
         self.answers().prefix_closed
     }
 
-    /// Its counters of prompt tokens looked up in the prefix cache and found there, if it has them at `/metrics`.
-    pub const fn prefix_counters(self) -> Option<[&'static str; 2]> {
-        self.answers().prefix_counters
-    }
-
     /// Whether a request can name the data-parallel rank that is to serve it, in `X-Data-Parallel-Rank`.
     pub const fn takes_rank(self) -> bool {
         self.answers().takes_rank
@@ -174,6 +172,27 @@ impl Engine {
     /// Where it tells its load; `None` if nowhere.
     pub fn telemetry(self) -> Option<&'static telemetry::Telemetry> {
         self.answers().telemetry.as_ref()
+    }
+
+    /// What it is asked before a rule with a model profile routes by its blocks; `None`: nothing could prove them.
+    pub fn questions(self) -> Option<&'static attest::Questions> {
+        self.answers().questions.as_ref()
+    }
+
+    /// The line that starts it so that a profile can be proven against it.
+    pub fn launch(self, ask: &LaunchAsk<'_>) -> Result<LaunchLine, LaunchFault> {
+        let line = self.answers().launch.ok_or(LaunchFault::NoEvents(self))?;
+        line(ask)
+    }
+
+    /// The folder of its probe fixtures within `kvprofiles/probefixtures/ID`; empty: that itself.
+    pub const fn probe_folder(self) -> &'static str {
+        self.answers().probe_folder
+    }
+
+    /// The arguments of its command line that decide what its caches look like.
+    pub const fn launch_flags(self) -> LaunchFlags {
+        self.answers().flags
     }
 
     /// Which versions name all blocks alike: equal numbers, equal names.

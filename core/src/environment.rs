@@ -4,10 +4,12 @@
 //! A wrong value never stops the gateway: the default stands and the operator is told. A wrong seed is refused
 //! where it matters, by the rule that needs it.
 
+mod attest;
 mod gate;
 
 pub use gate::{GateEnvironment, PairAdmission};
 
+use crate::attest::Cadence;
 use crate::block::BlockSize;
 use crate::decide::tuning::{LbMode, Tuning};
 use crate::engine::{Algo, Seed, Terms, Version};
@@ -47,11 +49,15 @@ pub struct Environment {
     /// `LOXILB_KV_MAX_BLOCKS`: blocks that are counted for one endpoint, 1,000 to 100,000,000; `None`: as many
     /// as memory allows.
     pub max_blocks: Option<u32>,
+    /// `LOXILB_KV_ATTEST_…`: when proofs are asked for.
+    pub attest: Cadence,
     /// `LLB_FC_…`: admission.
     pub gate: GateEnvironment,
     /// `LLB_PD_PREFILL_TIMEOUT_SEC`: how long prefill of a pair may take, and then decode to its first event, 1 to
     /// 3,600 s.
     pub pair_phase: Nanos,
+    /// `LLB_PD_MAX_TOTAL_INFLIGHT`: client connections that are served at once, to 1,000,000; `None`: all.
+    pub connections: Option<u32>,
     /// `LLB_PD_ORIGIN_ERR_THRESHOLD`: answers of 5xx in a row that open an endpoint's breaker, 0 (never) to 255.
     pub origin_errors: u8,
 }
@@ -66,8 +72,10 @@ impl Default for Environment {
             drain_pause: (POLL_MIN_MS * MILLISECOND, POLL_MAX_MS * MILLISECOND),
             replay_offset: 0,
             max_blocks: None,
+            attest: Cadence::default(),
             gate: GateEnvironment::default(),
             pair_phase: PAIR_SEC * SECOND,
+            connections: None,
             origin_errors: ORIGIN_ERRORS,
         }
     }
@@ -88,8 +96,13 @@ impl Environment {
             max_blocks: reading
                 .optional("LOXILB_KV_MAX_BLOCKS", 1_000..=100_000_000, "memory alone bounds them")
                 .map(|blocks| blocks as u32),
+            attest: attest::read(&mut reading),
             gate: gate::read(&mut reading),
             pair_phase: reading.number("LLB_PD_PREFILL_TIMEOUT_SEC", 1..=3_600, PAIR_SEC) * SECOND,
+            connections: reading
+                .optional("LLB_PD_MAX_TOTAL_INFLIGHT", 0..=1_000_000, "connections are not bounded")
+                .filter(|most| *most > 0)
+                .map(|most| most as u32),
             origin_errors: reading.number("LLB_PD_ORIGIN_ERR_THRESHOLD", 0..=255, u64::from(ORIGIN_ERRORS))
                 as u8,
         };
@@ -267,6 +280,7 @@ mod tests {
             ("LLB_PD_MAX_INFLIGHT_PER_EP", "9"),
             ("LLB_PD_QUEUE_DEPTH_PER_EP", "10"),
             ("LLB_PD_MAX_PARK_SEC", "11"),
+            ("LLB_PD_MAX_TOTAL_INFLIGHT", "12"),
         ]);
         assert!(warnings.is_empty(), "{warnings:?}");
         let tuning = Tuning {
@@ -291,6 +305,7 @@ mod tests {
             drain_pause: (20 * MILLISECOND, 20 * MILLISECOND),
             replay_offset: 1_000,
             max_blocks: Some(1_000),
+            attest: Cadence::default(),
             gate: GateEnvironment {
                 mode: Some(GateMode::Enforce),
                 outstanding: Some(1),
@@ -310,6 +325,7 @@ mod tests {
                 },
             },
             pair_phase: 3_600 * SECOND,
+            connections: Some(12),
             origin_errors: 0,
         };
         assert_eq!(environment, expected);
@@ -330,6 +346,7 @@ mod tests {
             ("LOXILB_KV_CAP_SUM_MILLI", "0", "load is not normalised"),
             ("LOXILB_KV_MAX_BLOCKS", "999", "memory alone bounds them"),
             ("LLB_KV_LONG_SEED", "si", "taken as unset"),
+            ("LLB_PD_MAX_TOTAL_INFLIGHT", "1000001", "from 0 to 1000000; connections are not bounded"),
             ("LLB_PD_QUEUE_DEPTH_PER_EP", "65", "from 0 to 64; it is taken as unset"),
             ("LLB_FC_MODE", "inherit", "none of off, observe, enforce; it is taken as unset"),
             ("LLB_FC_MAX_OUTSTANDING", "100001", "from 0 to 100000; it is taken as unset"),

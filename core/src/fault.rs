@@ -59,8 +59,10 @@ pub enum Fault {
     AdmissionNoCapacity,
     /// Its turn at the gate did not come in time.
     AdmissionQueueTimeout,
-    /// Its rule was taken back while it waited for its turn.
+    /// Its rule was taken back, or maintenance began, while it waited for its turn.
     AdmissionDrained,
+    /// The gateway is in maintenance, and its rule lets nobody in then.
+    GatewayDraining,
     /// The first of these by the older variables of pairs (`LLB_PD_MAX_INFLIGHT_PER_EP`).
     PairsOverloaded,
     /// The same of a turn that did not come in time.
@@ -106,6 +108,7 @@ impl Fault {
                 | Fault::AdmissionNoCapacity
                 | Fault::AdmissionQueueTimeout
                 | Fault::AdmissionDrained
+                | Fault::GatewayDraining
                 | Fault::PairsOverloaded
                 | Fault::PairParkTimeout
         )
@@ -198,6 +201,13 @@ impl Fault {
             Fault::PairParkTimeout => {
                 (504, "pd_admission_park_timeout", "no prefill endpoint became free in time", 1, Gateway)
             }
+            Fault::GatewayDraining => (
+                503,
+                "gateway_draining",
+                "the gateway is in maintenance and takes no new requests",
+                5,
+                Gateway,
+            ),
             _ => {
                 (503, "admission_drained", "the service was taken back while the request waited", 1, Gateway)
             }
@@ -267,7 +277,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Every fault with the status and code that clients and scripts rely on.
-    const EXPECTED: [(Fault, u16, &str); 30] = [
+    const EXPECTED: [(Fault, u16, &str); 31] = [
         (Fault::Malformed(Malformed::HostTwice), 400, "bad_request"),
         (Fault::BadJson, 400, "invalid_json"),
         (Fault::HeadTimeout, 408, "head_timeout"),
@@ -298,6 +308,7 @@ mod tests {
         (Fault::HandshakeCarried, 400, "pd_handshake_carried"),
         (Fault::PairsOverloaded, 429, "pd_overloaded"),
         (Fault::PairParkTimeout, 504, "pd_admission_park_timeout"),
+        (Fault::GatewayDraining, 503, "gateway_draining"),
     ];
 
     /// Breaks the build when a fault is added without a row above.
@@ -333,6 +344,7 @@ mod tests {
             Fault::HandshakeCarried => 27,
             Fault::PairsOverloaded => 28,
             Fault::PairParkTimeout => 29,
+            Fault::GatewayDraining => 30,
         }
     }
 

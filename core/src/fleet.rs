@@ -43,6 +43,9 @@ pub struct EndpointView {
     pub load: u32,
     /// Requests that the engine itself said shortly ago wait in it; `None` where it tells nothing, or told too long ago.
     pub queued: Option<u32>,
+    /// Blocks that the engine said shortly ago its KV cache has, where the selector weighs by it; `None` where it tells
+    /// nothing.
+    pub capacity: Option<u32>,
     /// The rule's weight.
     pub weight: u32,
     /// Only when no other is available.

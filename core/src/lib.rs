@@ -4,6 +4,7 @@
 //! Must never: start a thread, open a socket, read a clock or draw a random number of its own. Time is
 //! [`Nanos`] by argument. Atomics live in [`shared`] alone.
 
+pub mod attest;
 pub mod block;
 pub mod breaker;
 pub mod catalog;
@@ -16,6 +17,7 @@ pub mod fault;
 pub mod fleet;
 pub mod gate;
 pub mod prefix_path;
+pub mod profile;
 pub mod receipt;
 pub mod rule;
 pub mod session;

@@ -2,6 +2,7 @@
 //! writes which value and who may read it; must never hold a lock but the one of a queue (gate.rs).
 
 mod admission;
+mod attest;
 mod breaker;
 mod endpoint;
 mod exact;
@@ -17,10 +18,11 @@ mod trie;
 mod trust;
 
 pub use admission::{Admission, Decided};
+pub use attest::AttestState;
 pub use breaker::{BreakerState, Trial};
 pub use endpoint::{CONNECT_FAILURES_MAX, EJECTION, EndpointState, IDLE_LIMIT_START};
 pub use exact::ExactState;
-pub use gate::{Gate, Place, Turn};
+pub use gate::{Gate, Place, Turn, Work};
 pub use load::{LOAD_STALE, SharedLoad};
 pub use observation::{KEYS_MAX, Observation, Observations, Shown};
 pub use promise::{

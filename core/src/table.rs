@@ -1,18 +1,19 @@
 //! The rules in force, as shards read them: an immutable table, replaced as a whole. Owns which pool serves
 //! a request; must never be changed once published.
 
+mod moment;
+
 use crate::Nanos;
 use crate::decide::ladder::Known;
 use crate::decide::ring::HashRing;
 use crate::decide::stays;
 use crate::engine::Version;
 use crate::fleet::{EndpointId, EndpointView, Excluded};
-use crate::gate::{Ceiling, endpoint_most, warmth};
 use crate::prefix_path::{PrefixPath, length_of};
-use crate::rule::{Endpoint, GateMode, PathMatch, Role, Roles, Rule, RuleKey, Selector};
+use crate::rule::{PathMatch, Role, Roles, Rule, RuleKey, Selector};
 use crate::shared::{
-    Admission, EndpointState, ExactState, Fence, LOAD_STALE, Pin, PrefixTrie, SESSION_BYTES, Sessions,
-    Source, SourceSpec, TRIE_BYTES, Trial, TrustState,
+    Admission, EndpointState, ExactState, Fence, Pin, PrefixTrie, SESSION_BYTES, Sessions, Source,
+    SourceSpec, TRIE_BYTES, Trial, TrustState,
 };
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -73,6 +74,8 @@ pub struct ExactService {
     pub state: Arc<ExactState>,
     /// How far each endpoint is trusted, by its index; kept with its source.
     pub trust: Vec<Arc<TrustState>>,
+    /// What is proven of each endpoint, where the rule has a model profile.
+    pub attested: Option<Attested>,
 }
 
 impl ExactService {
@@ -322,6 +325,7 @@ impl Service {
             let state = older.map(|exact| exact.state.clone());
             ExactService {
                 trust: sources.iter().map(|source| trust(source, older)).collect(),
+                attested: Attested::of(&rule, &sources, older),
                 state: state.unwrap_or_else(|| Arc::new(ExactState::new(kept.now))),
                 sources,
             }
@@ -437,37 +441,6 @@ impl Service {
         }
     }
 
-    /// What a decision sees of its endpoints at `now`. Where probes leave none, they are not believed: a
-    /// probe may be wrong, refusing everybody is certainly so. What requests met is believed, shortly, and an
-    /// operator's weight of 0 always.
-    pub fn view(&self, now: Nanos, out: &mut Vec<EndpointView>) {
-        out.clear();
-        for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
-            out.push(EndpointView {
-                available: spec.weight > 0 && self.is_healthy(state, now),
-                load: state.reserved(),
-                queued: None,
-                weight: spec.weight,
-                backup: spec.backup,
-            });
-        }
-        if out.iter().all(|e| !e.available) {
-            for (view, state) in out.iter_mut().zip(&self.endpoints) {
-                view.available = view.weight > 0 && self.admits(state, now);
-            }
-        }
-        if self.rule.reads_load() {
-            self.view_queues(now, out);
-        }
-    }
-
-    /// Fills in what engines said shortly ago waits in them.
-    fn view_queues(&self, now: Nanos, out: &mut [EndpointView]) {
-        for (view, state) in out.iter_mut().zip(&self.endpoints) {
-            view.queued = state.load().told(now, LOAD_STALE).map(|load| load.waiting);
-        }
-    }
-
     /// Whether one of its endpoints may get a request at `now`, as far as health goes.
     pub fn is_healthy(&self, endpoint: &EndpointState, now: Nanos) -> bool {
         !endpoint.probed_down() && self.admits(endpoint, now)
@@ -502,56 +475,6 @@ impl Service {
             }
         }
     }
-
-    /// Requests that one of its endpoints may have.
-    pub fn endpoint_most(&self, endpoint: usize) -> u32 {
-        let gate = &self.rule.gate;
-        let Some(spec) = self.rule.endpoints.get(endpoint).filter(|_| gate.mode.value == GateMode::Enforce)
-        else {
-            return u32::MAX;
-        };
-        match endpoint_most(gate, spec.role) {
-            0 => u32::MAX,
-            most => most,
-        }
-    }
-
-    /// Whether an endpoint that could serve has as many requests as the gate allows it.
-    pub fn is_full(&self) -> bool {
-        let serving = self.rule.endpoints.iter().zip(&self.endpoints).enumerate();
-        let full = |(index, (spec, state)): (usize, (&Endpoint, &Arc<EndpointState>))| {
-            spec.weight > 0 && state.reserved() >= self.endpoint_most(index)
-        };
-        serving.into_iter().any(full)
-    }
-
-    /// Requests that wait within its engines; `None` if none of them told in time.
-    pub fn waiting_within(&self, now: Nanos) -> Option<u32> {
-        let told = |state: &Arc<EndpointState>| state.load().told(now, self.rule.gate.stale);
-        let told = self.endpoints.iter().filter_map(told).map(|load| load.waiting);
-        told.reduce(u32::saturating_add)
-    }
-
-    /// What its gate reckons with at `now`: the endpoints that are up.
-    pub fn open(&self, now: Nanos) -> Ceiling {
-        let warmup = self.rule.gate.warmup.value;
-        let mut open = Ceiling::default();
-        for (spec, state) in self.rule.endpoints.iter().zip(&self.endpoints) {
-            if spec.weight > 0 && self.is_healthy(state, now) {
-                open.add(spec.role, warmth(state.up_for(now), warmup));
-            }
-        }
-        open
-    }
-}
-
-/// That of the rule before, if it named the very source: another one has to prove itself anew.
-fn trust(source: &Arc<Source>, older: Option<&ExactService>) -> Arc<TrustState> {
-    let kept = older.and_then(|older| {
-        let at = older.sources.iter().position(|own| own.number() == source.number())?;
-        older.trust.get(at).cloned()
-    });
-    kept.unwrap_or_default()
 }
 
 /// What each endpoint's stream of events has to be, by endpoint index.
@@ -595,5 +518,9 @@ fn ipv6(bracketed: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+mod attested;
 #[cfg(test)]
 mod tests;
+
+pub use attested::Attested;
+use attested::trust;

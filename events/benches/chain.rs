@@ -159,7 +159,7 @@ fn sources() -> Vec<Arc<Source>> {
     let mut rule = body::parse(&rule, &Environment::default(), || "r".into()).expect("a rule");
     let terms = Terms { seed: Seed::Given("0"), ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN) };
     rule.exact = Some(KvExact {
-        completions_only: false,
+        profile: Default::default(),
         contract: Engine::Vllm.contract(&terms).expect("a contract"),
         version: None,
         ports: KvPorts { publish: 5_557, replay: 5_558, bind: false },

@@ -28,8 +28,9 @@ use rank::Work;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use warmpath_core::attest::{Heard, Listening};
 use warmpath_core::engine::Version;
-use warmpath_core::shared::{Observation, Source, TrustState};
+use warmpath_core::shared::{AttestState, Observation, Source, TrustState};
 use warmpath_core::table::Table;
 use warmpath_core::{Nanos, SECOND};
 use warmpath_kvindex::Writer;
@@ -65,6 +66,8 @@ pub struct EventCore<R: Ring> {
     seed: Option<String>,
     /// Trust in each source, by service and source.
     trust: Vec<(u32, u32, Arc<TrustState>)>,
+    /// What is proven of each source, by service and source, where a rule has a model profile.
+    attested: Vec<(u32, u32, Arc<AttestState>)>,
 }
 
 impl<R: Ring> EventCore<R> {
@@ -83,6 +86,7 @@ impl<R: Ring> EventCore<R> {
             work_at: [(0, 0); 2],
             seed: None,
             trust: Vec::new(),
+            attested: Vec::new(),
         }
     }
 
@@ -115,6 +119,7 @@ impl<R: Ring> EventCore<R> {
         }
         self.flows.sort_by_key(|flow| flow.source.number());
         self.trust = trust_of(table);
+        self.attested = attested_of(table);
         let numbers = |sources: &[Arc<Source>]| sources.iter().map(|source| source.number()).collect();
         let exact = table.services().filter_map(|service| service.exact.as_ref());
         self.rules = exact.map(|exact| numbers(&exact.sources)).collect();
@@ -190,13 +195,18 @@ impl<R: Ring> EventCore<R> {
 
     /// What events say where answers told nothing.
     fn answer_questions(&mut self, now: Nanos) {
-        let trust = &self.trust;
+        let (trust, attested) = (&self.trust, &self.attested);
         for flow in &mut self.flows {
             let source = flow.source.number();
             for rank in &mut flow.ranks {
                 rank.holdings.questions.answer(now, |service, class, finding| {
                     let own = trust.iter().find(|(of, at, _)| (*of, *at) == (service, source));
                     own.into_iter().for_each(|(.., state)| state.judged(class, finding));
+                });
+                let number = rank.number;
+                rank.holdings.questions.named(now, |service| {
+                    let own = attested.iter().find(|(of, at, _)| (*of, *at) == (service, source));
+                    own.into_iter().for_each(|(.., state)| state.routed(number, now));
                 });
             }
         }
@@ -209,6 +219,19 @@ impl<R: Ring> EventCore<R> {
         let is_drained = self.flows[at].poller.is_some();
         self.flows[at].reacquire(&mut self.index);
         is_drained
+    }
+
+    /// Listens for the blocks of one prompt among those that a source tells of; false without such a source.
+    pub fn listen_to(&mut self, source: u32, to: Option<&Listening>) -> bool {
+        let Some(at) = self.flow(source) else { return false };
+        self.flows[at].ranks.iter_mut().for_each(|rank| rank.holdings.ear.listen(to.cloned()));
+        true
+    }
+
+    /// What was heard since then; `None` without such a source.
+    pub fn heard(&self, source: u32) -> Option<Vec<Heard>> {
+        let ranks = &self.flows[self.flow(source)?].ranks;
+        Some(ranks.iter().flat_map(|rank| rank.holdings.ear.heard()).cloned().collect())
     }
 
     /// Lets go of every source: decisions see no holder any more.
@@ -400,6 +423,18 @@ fn trust_of(table: &Table) -> Vec<(u32, u32, Arc<TrustState>)> {
             let pairs = exact.sources.iter().zip(&exact.trust);
             all.extend(pairs.map(|(source, trust)| (service.number, source.number(), trust.clone())));
         }
+    }
+    all
+}
+
+/// What each service with a model profile knows to be proven of its sources.
+fn attested_of(table: &Table) -> Vec<(u32, u32, Arc<AttestState>)> {
+    let mut all = Vec::new();
+    for service in table.services() {
+        let Some(exact) = &service.exact else { continue };
+        let Some(attested) = &exact.attested else { continue };
+        let pairs = exact.sources.iter().zip(&attested.endpoints);
+        all.extend(pairs.map(|(source, state)| (service.number, source.number(), state.clone())));
     }
     all
 }

@@ -5,12 +5,14 @@
 //! that is there, filled in slices with what is nearer, and told to decisions when they are whole.
 
 use crate::drain::DrainChange;
+use crate::ear::{Ear, Told};
 use crate::index::{Index, Sweep};
 use crate::names::Names;
-use crate::naming::Naming;
+use crate::naming::{Naming, spanned};
 use crate::observed::Observed;
 use crate::questions::Questions;
 use crate::residency::{Change, Content, FEW, Residency, Shelf};
+use crate::trtllm_json::StoredBlock;
 use crate::wire::{Medium, SpecKind, Stored};
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,6 +75,7 @@ pub(crate) struct Holdings {
     pub names: Names,
     pub observed: Observed,
     pub questions: Questions,
+    pub ear: Ear,
     group: Option<u32>,
     holders: [Option<Holder>; TIERS],
     /// The index had no bit for a holder.
@@ -96,6 +99,7 @@ impl Holdings {
             names: Names::default(),
             observed: Observed::new(contract.is_by_tokens()),
             questions: Questions::default(),
+            ear: Ear::default(),
             group: None,
             holders: [None; TIERS],
             bits_lacking: false,
@@ -159,6 +163,7 @@ impl Holdings {
                 match self.naming.name_drained(parent, block, &mut index.scratch) {
                     Some(key) => {
                         self.questions.stored(index.now, key);
+                        self.hear_drained(key, parent, block);
                         self.counts.counted += 1;
                         self.held(shelf.medium, also, key, depth, index);
                     }
@@ -318,7 +323,27 @@ impl Holdings {
             Some(_) => self.counts.counted += 1,
             None => self.counts.unnamed += 1,
         }
+        if let Some(content) = content.filter(|_| self.ear.is_open()) {
+            self.hear(hash, key, event, content);
+        }
         key
+    }
+
+    fn hear(&mut self, hash: u64, key: Option<u64>, event: &Stored, content: &Content<'_>) {
+        let tokens = spanned(content);
+        let is_plain = event.lora_name.is_none() && event.salt.is_none() && content.extra.is_empty();
+        let (rank, parent) = (self.rank, content.parent);
+        self.ear.hear(&Told { rank, hash, parent, key, tokens: &tokens, is_plain });
+    }
+
+    fn hear_drained(&mut self, key: u64, parent: Option<u64>, block: &StoredBlock) {
+        // Parts of blocks are told too.
+        if !self.ear.is_open() || block.tokens.len() != self.block_tokens as usize {
+            return;
+        }
+        let tokens: Vec<u32> = block.tokens.iter().map(|token| token.token_id).collect();
+        let (rank, hash, key) = (self.rank, block.block_hash.0, Some(key));
+        self.ear.hear(&Told { rank, hash, parent, key, tokens: &tokens, is_plain: block.is_plain() });
     }
 
     fn held(&mut self, medium: Medium, also: Option<Medium>, key: u64, depth: u32, index: &mut Index) {

@@ -21,6 +21,7 @@ pub mod chain;
 pub mod continuity;
 pub mod decode;
 pub mod drain;
+pub(crate) mod ear;
 pub mod engines;
 pub mod eventcore;
 pub mod facts;

@@ -50,6 +50,15 @@ struct Brought {
     class: Class,
 }
 
+/// A block that a routed request brings.
+#[derive(Clone, Copy, Debug)]
+struct Routed {
+    due: Nanos,
+    sent: Nanos,
+    key: u64,
+    service: u32,
+}
+
 /// One rank's.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
@@ -59,6 +68,7 @@ pub(crate) struct Questions {
     asked: Nanos,
     waiting: VecDeque<Question>,
     brought: VecDeque<Brought>,
+    routed: VecDeque<Routed>,
 }
 
 impl Questions {
@@ -88,6 +98,25 @@ impl Questions {
         if self.brought.len() < WAITING_MAX {
             let (due, since) = (now + GRACE_OF_OTHERS, told.sent.saturating_sub(GRACE_OF_OTHERS));
             self.brought.push_back(Brought { due, since, keys, service, class });
+        }
+    }
+
+    /// Asks whether a block that a request brings came under this name.
+    pub fn ask_routed(&mut self, told: &Observation<'_>, service: u32, now: Nanos) {
+        self.asked = now;
+        self.since.get_or_insert(now);
+        if let (Some(key), true) = (told.keys.first(), self.routed.len() < WAITING_MAX) {
+            self.routed.push_back(Routed { due: now + GRACE, sent: told.sent, key: *key, service });
+        }
+    }
+
+    /// Services whose requests brought a block under the name that was asked after, of those that are due.
+    pub fn named(&mut self, now: Nanos, mut each: impl FnMut(u32)) {
+        while let Some(routed) = self.routed.front().copied().filter(|routed| now >= routed.due) {
+            self.routed.pop_front();
+            if self.was_stored(routed.key, routed.sent) {
+                each(routed.service);
+            }
         }
     }
 
@@ -214,6 +243,26 @@ mod tests {
         assert_eq!(came(&[(7, 1), (7, 2)]), [Finding::More], "long before: it would have been known");
         assert_eq!(came(&[(11, 3), (11, 4)]), [Finding::More], "under other names");
         assert_eq!(came(&[(11, 2)]), []);
+    }
+
+    #[test]
+    fn a_routed_request_vouches_for_the_name_of_a_block_that_it_brought_itself() {
+        let named = |stored: &[(Nanos, u64)]| {
+            let (mut questions, shown) = (Questions::default(), Shown::Routed { service: 7 });
+            let told = |sent, keys| Observation { source: 1, rank: 0, sent, shown, keys };
+            questions.ask_routed(&told(0, &[1]), 7, SECOND);
+            questions.named(SECOND + GRACE, |_| panic!("it never came"));
+            stored.iter().for_each(|(at, key)| questions.stored(at * SECOND, *key));
+            questions.ask_routed(&told(10 * SECOND, &[3]), 7, 12 * SECOND);
+            let mut found = Vec::new();
+            questions.named(12 * SECOND + GRACE - 1, |_| panic!("it is not due"));
+            questions.named(12 * SECOND + GRACE, |service| found.push(service));
+            found
+        };
+        assert_eq!(
+            [named(&[(11, 3)]), named(&[(9, 3)]), named(&[(11, 4)]), named(&[])],
+            [vec![7], vec![], vec![], vec![]]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use warmpath_core::attest::{Heard, Listening};
 use warmpath_core::control::{InventoryPage, KvPlane, KvReport};
 use warmpath_core::shared::{Observations, Tier};
 use warmpath_core::table::Table;
@@ -42,6 +43,8 @@ enum Order {
     Report(Sender<KvReport>),
     Inventory(Page, Sender<Option<InventoryPage>>),
     Reacquire(u32, Sender<bool>),
+    Listen(u32, Option<Listening>, Sender<bool>),
+    Heard(u32, Sender<Option<Vec<Heard>>>),
     Stop,
 }
 
@@ -117,6 +120,14 @@ impl KvPlane for EventCoreHandle {
     fn reacquire(&self, source: u32) -> bool {
         self.ask(|reply| Order::Reacquire(source, reply)).unwrap_or(false)
     }
+
+    fn listen(&self, source: u32, to: Option<Listening>) -> bool {
+        self.ask(|reply| Order::Listen(source, to, reply)).unwrap_or(false)
+    }
+
+    fn heard(&self, source: u32) -> Option<Vec<Heard>> {
+        self.ask(|reply| Order::Heard(source, reply)).flatten()
+    }
 }
 
 /// The life of the thread.
@@ -156,6 +167,8 @@ fn run<R: Ring>(
                     drop(reply.try_send(core.inventory(source, rank, tier, from, limit)));
                 }
                 Order::Reacquire(source, reply) => drop(reply.try_send(core.reacquire(source))),
+                Order::Listen(source, to, reply) => drop(reply.try_send(core.listen_to(source, to.as_ref()))),
+                Order::Heard(source, reply) => drop(reply.try_send(core.heard(source))),
                 Order::Stop => {
                     core.stop();
                     return Ok(());

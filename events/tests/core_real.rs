@@ -111,7 +111,7 @@ fn table(endpoint: SocketAddr, ports: KvPorts) -> Arc<Table> {
         ranks: 1,
         rank_mode: RankMode::Pin,
         warmup: 0,
-        completions_only: false,
+        profile: Default::default(),
     });
     Arc::new(Table::next(&Table::default(), vec![rule], &mut 0, 0))
 }

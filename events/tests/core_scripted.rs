@@ -166,7 +166,7 @@ impl Bench {
         let rule = serde_json::json!({"serviceArguments": arguments, "endpoints": endpoints});
         let mut rule = body::parse(&rule, &Environment::default(), || "r".into()).expect("a rule");
         rule.exact = Some(KvExact {
-            completions_only: false,
+            profile: Default::default(),
             contract: engine.contract(&terms).expect("a contract"),
             version: None,
             ports: KvPorts { publish: 5_557, replay: 6_557, bind: false },

@@ -5,9 +5,10 @@ what is read beside them: latency of those let in, time to a refusal, memory, so
 import threading
 import time
 
-from servers import VIP, Pair, bench, gateway, resident, sockets
+from servers import VIP, Pair, bench, counted, gateway, resident, sockets
 
-SLOTS, DEPTH, WAIT = 32, 32, 250
+# A queue of this depth holds requests for longer than they may wait: some find no place, some have no turn in time.
+SLOTS, DEPTH, WAIT = 32, 64, 250
 PREFILL_MS, STEP_MS, TOKENS = 20, 10, 16
 CAPACITY = SLOTS / ((PREFILL_MS + PREFILL_MS + (TOKENS - 1) * STEP_MS) / 1000)
 LOAD = ["--stream", "--max-tokens", TOKENS, "--timeout", 20]
@@ -61,12 +62,10 @@ def watched(run, server, pair, capacity, seconds, looks):
 
 
 def look(server, pair):
-    """Resident MB, sockets, connections that engines have accepted and requests that they finished. The look itself is
-    a connection to each engine."""
-    sides = pair.stats()
-    accepted = sum(side["accepted"] for side in sides)
-    finished = sum(side["finished"] for side in sides)
-    return resident(server.process.pid), sockets(server.process.pid), accepted, finished
+    """Resident MB, sockets, connections to engines that the gateway opened for requests (probes and questions for load are
+    not its shards'), and requests that engines finished."""
+    finished = sum(side["finished"] for side in pair.stats())
+    return resident(server.process.pid), sockets(server.process.pid), counted(server, "connects"), finished
 
 
 def told(load, report):
@@ -83,8 +82,7 @@ def told(load, report):
 
 def notes(capacity, looks, rows, held, seconds):
     start, before, early, late, after = looks
-    # Each look is one connection to both engines.
-    connects, requests = late[2] - early[2] - 2, (late[3] - early[3]) / 2
+    connects, requests = late[2] - early[2], (late[3] - early[3]) / 2
     return [
         f"Capacity: {capacity:.0f} a second measured with {SLOTS} connections, {CAPACITY:.0f} by the engines' times "
         f"({SLOTS} at once, {PREFILL_MS} ms to prefill's and to decode's first token, {TOKENS} tokens {STEP_MS} ms apart).",
@@ -92,6 +90,6 @@ def notes(capacity, looks, rows, held, seconds):
         f"Resident memory: {start[0]:.1f} MB before, {before[0]:.1f} after the first load, {early[0]:.1f} after {seconds / 6:.0f} s of the second, "
         f"{late[0]:.1f} at its end, {after[0]:.1f} two seconds later.",
         f"Open sockets: {start[1]} before, {before[1]} after the first load, {early[1]} and {late[1]} in the second, {after[1]} after it.",
-        f"Connections to engines in the steady state: {connects} (probes included) for {requests:.0f} requests of two legs, "
+        f"Connections to engines opened for requests in the steady state: {connects} for {requests:.0f} requests of two legs, "
         f"{connects / max(1, requests) * 1000:.2f} for 1,000. Left over at the engines: {held}.",
     ]

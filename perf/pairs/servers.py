@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/real"))
@@ -115,6 +116,13 @@ def computed(pid):
             continue
         total += sum(computed(child) for child in children)
     return total
+
+
+def counted(server, event):
+    """How often something happened on the way of a gateway's requests, over its shards."""
+    page = urllib.request.urlopen(f"{server.url}/metrics", timeout=10).read().decode()
+    found = re.findall(rf'^warmpath_shard_events_total\{{[^}}]*event="{event}"[^}}]*\}} (\d+)', page, re.MULTILINE)
+    return sum(map(int, found))
 
 
 def resident(pid):

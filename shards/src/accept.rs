@@ -32,8 +32,9 @@ impl<R: Ring> Flow<R> {
             ended: false,
             close_after: false,
             lingered: 0,
+            seat: None,
         });
-        self.resume_client(&mut client);
+        self.seat_client(&mut client);
         let closing = self.phase >= DrainPhase::Closing;
         let within = if closing { self.settings.linger } else { self.settings.client_idle };
         self.expect_client(&mut client, within);

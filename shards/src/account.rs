@@ -4,6 +4,7 @@
 use crate::conn::Client;
 use crate::exchange::Exchange;
 use crate::flow::Flow;
+use crate::gate;
 use warmpath_core::control::Count;
 use warmpath_core::decide::exact::Outcome as ExactOutcome;
 use warmpath_core::receipt::Outcome;
@@ -32,6 +33,7 @@ impl<R: Ring> Flow<R> {
         }
         self.break_promise(exchange);
         exchange.settle();
+        gate::charge(exchange);
         exchange.pass = None;
         exchange.reserved = None;
         exchange.unread = None;

@@ -9,6 +9,7 @@ use crate::outbox::Outbox;
 use crate::pool::PoolId;
 use crate::prefill::PrefillLeg;
 use crate::transport::Transport;
+use crate::valve::Seat;
 use std::net::SocketAddr;
 use warmpath_core::Nanos;
 use warmpath_parser::http1::RequestParser;
@@ -44,6 +45,8 @@ pub struct Client {
     pub close_after: bool,
     /// Bytes thrown away since the last answer.
     pub lingered: usize,
+    /// Its seat, where those served at once are bounded and it has one.
+    pub seat: Option<Seat>,
 }
 
 /// Where a client connection stands. The order is that of a request's life.
@@ -108,7 +111,7 @@ pub struct Upstream {
     pub sent_before: u64,
     /// When an idle one is retired, and when a prefill leg must be further.
     pub deadline: Deadline,
-    /// When it became idle.
+    /// When it became idle; of one that is being established, when that began.
     pub idle_since: Nanos,
 }
 

@@ -10,7 +10,7 @@ use crate::pool::PoolId;
 use crate::route::outgoing_framing;
 use warmpath_core::Nanos;
 use warmpath_core::breaker::Outcome;
-use warmpath_core::control::Count;
+use warmpath_core::control::{Count, RequestStage};
 use warmpath_core::fault::Fault;
 use warmpath_parser::http1::{Field, ResponseParser, write};
 use warmpath_ring::{Body, Errno, Payload, Ring, Sock};
@@ -84,7 +84,7 @@ impl<R: Ring> Flow<R> {
             sent: 0,
             sent_before: 0,
             deadline: Deadline { at: 0, armed: Nanos::MAX },
-            idle_since: 0,
+            idle_since: self.now,
         }))
     }
 
@@ -93,6 +93,9 @@ impl<R: Ring> Flow<R> {
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             return self.close_upstream(upstream);
         };
+        if result.is_ok() {
+            self.stages.took(RequestStage::Dial, self.now.saturating_sub(upstream.idle_since));
+        }
         match result {
             _ if upstream.prefill.is_some() => self.prefill_dialed(&mut client, upstream, result),
             Ok(()) => {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::Nanos;
 use warmpath_core::block::BlockSize;
+use warmpath_core::control::RequestStage;
 use warmpath_core::decide::exact::{
     self, ANY_RANK, Candidate, Choice, Explanation, Miss, Outcome, Question, Ranking, ZeroHits,
 };
@@ -140,7 +141,8 @@ impl Exact {
     }
 
     /// Ranks who holds the prompt, and reserves with the first that takes it.
-    fn choose(&mut self, request: &Request<'_>) -> Answer {
+    /// Tells `looked_up` when it is known who that is.
+    fn choose(&mut self, request: &Request<'_>, looked_up: impl FnOnce()) -> Answer {
         if let Err(miss) = self.read {
             return Answer { explanation: Explanation::unasked(miss), chosen: None };
         }
@@ -152,8 +154,10 @@ impl Exact {
             rank: request.rank,
             now: request.now,
         };
+        let candidates = self.overlap.candidates(&prompt);
+        looked_up();
         let question = Question {
-            candidates: self.overlap.candidates(&prompt),
+            candidates,
             blocks: u32::try_from(prompt.keys.len()).unwrap_or(u32::MAX),
             block_size: BlockSize::new(self.reader.keys.unit as u64).unwrap_or(BlockSize::SIXTEEN),
             excluded: request.excluded,
@@ -205,7 +209,12 @@ impl<R: Ring> Flow<R> {
             rank: exchange.route.rank_asked,
             now: self.now,
         };
-        let Answer { explanation, chosen } = self.exact.choose(&request);
+        let begun = self.stages.begin(RequestStage::Lookup, || self.ring.now());
+        let mut looked_up = None;
+        let Answer { explanation, chosen } = self
+            .exact
+            .choose(&request, || looked_up = begun.map(|begun| self.ring.now().saturating_sub(begun)));
+        looked_up.into_iter().for_each(|took| self.stages.took(RequestStage::Lookup, took));
         let own_rank = request.rank.is_some();
         exchange.route.explained = Some(explanation);
         exchange.route.prompt_tokens = self.exact.reader.keys.tokens as u32;

@@ -7,8 +7,10 @@ use crate::flow::Flow;
 use crate::gate::Desk;
 use crate::loader::{Loader, Told};
 use crate::models::Models;
+use crate::prompt;
 use crate::settings::Settings;
 use crate::tokenize::Text;
+use crate::valve::Valve;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -16,8 +18,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, RefusedProfile, ShardReport};
+use warmpath_core::control::{DataPlane, DrainPhase, InstallFault, ModelReport, ShardReport};
+use warmpath_core::engine::Engine;
+use warmpath_core::profile::{self, registry::Registry};
 use warmpath_core::table::Table;
+use warmpath_prompt::{Api, Date};
 use warmpath_ring::{Errno, Ring, Sizes, Wake, sock};
 
 /// How long the admin thread waits for a shard's report.
@@ -34,6 +39,8 @@ pub struct Plan {
     pub sizes: Sizes,
     /// Bounds and times.
     pub settings: Settings,
+    /// Client connections that are served at once; `None`: all.
+    pub connections: Option<u32>,
     /// Seed of request ids.
     pub seed: u64,
 }
@@ -66,6 +73,8 @@ pub struct Fleet {
     /// What the loader published last.
     models: Arc<Mutex<Arc<Models>>>,
     tell: Sender<Told>,
+    /// Time since the Unix epoch, for templates that print the date.
+    wall: fn() -> Duration,
 }
 
 #[derive(Clone)]
@@ -111,14 +120,16 @@ impl Fleet {
             budget: budget.clone(),
             models: Arc::default(),
             tell: blocks.text.teller(),
+            wall: blocks.text.wall,
         };
         let mut threads = Threads::new();
+        let valve = plan.connections.map(|most| Arc::new(Valve::new(most)));
         for (shard, desk) in Desk::row(plan.shards).into_iter().enumerate() {
             let (orders, inbox) = unbounded();
             let (ready, started) = bounded(1);
             let (plan, budget, make) = (plan.clone(), budget.clone(), make.clone());
             let exact = blocks.exact().map_err(|message| ShardFault { shard, message })?;
-            let own = Own { shard, exact, desk };
+            let own = Own { shard, exact, desk, valve: valve.clone() };
             let run = move || run_shard(own, &plan, budget, make, inbox, ready);
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
             threads.push(thread.map_err(|e| ShardFault { shard, message: format!("no thread: {e}") })?);
@@ -148,6 +159,8 @@ impl Fleet {
         }
         let Some(root) = &plan.root else { return Ok(()) };
         let (loader, told) = (Loader::new(root), text.told.clone());
+        // The admin thread reads rules by the profiles that are there from the first moment on.
+        *lock(&self.models) = loader.models();
         let (shards, published) = (self.shards.clone(), self.models.clone());
         let publish = move |models: Arc<Models>| {
             // Each makes itself ready; one that is gone needs not.
@@ -222,12 +235,22 @@ impl DataPlane for Fleet {
         }
     }
 
+    fn tokens(&self, model: &str, engine: Engine, api: profile::Api, body: &[u8]) -> Option<Vec<u32>> {
+        let model = lock(&self.models).find(model, engine).cloned().ok()?;
+        let today = i64::try_from((self.wall)().as_secs()).ok().map(Date::of_unix);
+        let api = match api {
+            profile::Api::Completions => Api::Completions,
+            profile::Api::Chat => Api::Chat,
+        };
+        prompt::ids(&model, api, body, today)
+    }
+
     fn models(&self) -> Vec<ModelReport> {
         lock(&self.models).reports()
     }
 
-    fn refused_profiles(&self) -> Vec<RefusedProfile> {
-        lock(&self.models).refused.clone()
+    fn registry(&self) -> Arc<Registry> {
+        lock(&self.models).registry.clone()
     }
 }
 
@@ -264,6 +287,7 @@ struct Own {
     shard: usize,
     exact: Exact,
     desk: Desk,
+    valve: Option<Arc<Valve>>,
 }
 
 /// The life of a shard's thread.
@@ -275,7 +299,7 @@ fn run_shard<R: Ring>(
     inbox: Receiver<Order>,
     ready: Sender<Result<Arc<dyn Wake>, String>>,
 ) -> Result<(), ShardFault> {
-    let Own { shard, exact, desk } = own;
+    let Own { shard, exact, desk, valve } = own;
     if let Some(core) = plan.cores.get(shard % plan.cores.len().max(1)) {
         core_affinity::set_for_current(core_affinity::CoreId { id: *core });
     }
@@ -291,6 +315,7 @@ fn run_shard<R: Ring>(
         Flow::new(ring, plan.sizes, plan.settings, budget, exact, plan.seed ^ (shard as u64) << 32);
     flow.begin_turns_with(shard as u32);
     flow.sit_at(desk);
+    valve.into_iter().for_each(|valve| flow.behind(valve));
     let _ = ready.send(Ok(waker));
     let failed = |e: Errno| ShardFault { shard, message: format!("its ring failed: {e}") };
     let mut closing = false;

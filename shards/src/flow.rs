@@ -13,8 +13,10 @@ use crate::pool::Pools;
 use crate::random::Random;
 use crate::services::ShardRules;
 use crate::settings::Settings;
+use crate::stages::Stages;
 use crate::tally::Tally;
 use crate::timers::Timers;
+use crate::valve::{self, Door};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,10 +45,12 @@ pub struct Flow<R: Ring> {
     pub(crate) scratch: Vec<u8>,
     pub(crate) exact: Exact,
     pub(crate) desk: Desk,
+    pub(crate) door: Door,
     /// Charges of blocks that prefill engines keep for nobody, until their lease ends; soonest first.
     pub(crate) orphans: VecDeque<(Nanos, Charge)>,
     pub(crate) phase: DrainPhase,
     pub(crate) now: Nanos,
+    pub(crate) stages: Stages,
     meter: Meter,
     turn: Turn,
 }
@@ -111,9 +115,11 @@ impl<R: Ring> Flow<R> {
             scratch: Vec::new(),
             exact,
             desk: Desk::row(1).remove(0),
+            door: Door::default(),
             orphans: VecDeque::new(),
             phase: DrainPhase::Serving,
             now,
+            stages: Stages::default(),
             meter: Meter::default(),
             turn: Turn::default(),
         }
@@ -170,6 +176,7 @@ impl<R: Ring> Flow<R> {
         self.expire();
         self.end_leases();
         self.serve_memory_waiters();
+        self.seat_waiting();
         self.take_turns();
         self.meter.note("timers", self.ring.now(), || self.ring.cpu_time());
         let (used, stage) = self.meter.end();
@@ -194,9 +201,10 @@ impl<R: Ring> Flow<R> {
     fn timeout(&self, longest: Option<Duration>) -> Option<Duration> {
         let timer = self.timers.until_next(self.ring.now());
         let memory = (!self.memory.waiting.is_empty()).then_some(MEMORY_LOOK);
+        let seats = (self.door.waiting() > 0).then_some(valve::LOOK);
         let look = self.until_look(self.ring.now());
         let lease = self.orphans.front().map(|(until, _)| until.saturating_sub(self.ring.now()));
-        let own = [timer, memory, look, lease].into_iter().flatten().min().map(Duration::from_nanos);
+        let own = [timer, memory, seats, look, lease].into_iter().flatten().min().map(Duration::from_nanos);
         [own, longest].into_iter().flatten().min()
     }
 
@@ -444,6 +452,7 @@ impl<R: Ring> Flow<R> {
             shard,
             generation: self.rules.table.generation,
             clients: self.conns.clients,
+            held: self.door.waiting() as u64,
             upstreams: self.conns.upstreams,
             active: self.active(),
             answers: self.rules.answers(),
@@ -453,6 +462,7 @@ impl<R: Ring> Flow<R> {
             ..ShardReport::default()
         };
         self.tally.report(&mut report);
+        report.stages = self.stages.times();
         report
     }
 

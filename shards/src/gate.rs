@@ -4,21 +4,27 @@
 //! A pass is given back exactly once, however its request ends, since it is dropped with it. Giving one back calls the
 //! next, on whichever shard that waits.
 
+mod work;
+
+pub(crate) use work::charge;
+
 use crate::conn::{Client, Conn, Stage};
 use crate::exchange::Exchange;
 use crate::flow::Flow;
 use crate::services::ShardService;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use std::io::Write;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use warmpath_core::fault::{Fault, Refusal};
 use warmpath_core::gate::tenant_most;
 use warmpath_core::rule::{GateMode, GateTerms};
-use warmpath_core::shared::{Decided, Place, Seat, Tenants, Turn};
+use warmpath_core::shared::{Decided, Place, Seat, Tenants, Turn, Work};
 use warmpath_core::table::Service;
 use warmpath_core::{MILLISECOND, Nanos};
 use warmpath_parser::http1::Method;
 use warmpath_ring::{Ring, Sock, Wake};
+use work::Charged;
 
 /// How often a shard with waiting requests looks whether more may be let in than before: endpoints come up, ceilings
 /// move. Turns themselves are called without delay.
@@ -93,6 +99,8 @@ pub struct Pass {
     callers: Arc<Callers>,
     seat: Option<u64>,
     stand: Stand,
+    /// What its tenant was charged for it, where the gate is fair by tenant.
+    charged: Option<Charged>,
     /// When it came.
     since: Nanos,
 }
@@ -111,18 +119,29 @@ impl Pass {
     fn waits_for(&self, called: &Called) -> bool {
         self.service.number == called.service.number && self.stand == Stand::Waiting(called.turn.ticket)
     }
+
+    /// It waits no more. Called meanwhile: the shard that takes the turn finds nobody, and passes it on.
+    fn give_up_place(&mut self) {
+        if let Stand::Waiting(ticket) = self.stand {
+            self.service.admission.gate.leave(ticket);
+            self.stand = Stand::Outside;
+        }
+    }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let admission = &self.service.admission;
+        let admission = self.service.admission.clone();
         if let Some(tag) = self.seat {
             admission.tenants.leave(tag);
         }
         match self.stand {
             Stand::Outside => {}
-            // Called meanwhile: the shard that takes the turn finds nobody, and passes it on.
-            Stand::Waiting(ticket) => drop(admission.gate.leave(ticket)),
+            // Whoever is refused gave its place up.
+            Stand::Waiting(_) => {
+                admission.count(Decided::Left);
+                self.give_up_place();
+            }
             Stand::In => {
                 admission.gate.put_back();
                 self.callers.call(&self.service);
@@ -146,6 +165,9 @@ impl<R: Ring> Flow<R> {
         // Only what makes an engine compute is held back.
         if terms.mode.value == GateMode::Off || exchange.head.method != Method::Post {
             return self.choose_and_dial(client);
+        }
+        if service.service.is_closed() {
+            return self.turn_away(client, Decided::Maintenance);
         }
         let limit = self.set_limit(&service.service);
         match self.ask_gate(client, &service, limit) {
@@ -176,8 +198,12 @@ impl<R: Ring> Flow<R> {
             callers: self.desk.callers.clone(),
             seat: None,
             stand: Stand::Outside,
+            charged: None,
             since: self.now,
         };
+        if terms.fair {
+            pass.charged = Some(Charged::nothing(tenant(exchange, client.peer.ip()), exchange));
+        }
         if terms.tenant_share.value > 0 {
             let most = tenant_most(limit, terms.tenant_share.value);
             match admission.tenants.enter(tenant(exchange, client.peer.ip()), most) {
@@ -197,7 +223,8 @@ impl<R: Ring> Flow<R> {
             admission.gate.enter_anyway();
             pass.stand = Stand::In;
         } else {
-            let ticket = admission.gate.queue(terms.queue.value, place).ok_or(Decided::Capacity)?;
+            let work = pass.charged.map_or(Work::default(), |charged| charged.first());
+            let ticket = admission.gate.queue(terms.queue.value, place, work).ok_or(Decided::Capacity)?;
             pass.stand = Stand::Waiting(ticket);
         }
         let stand = pass.stand;
@@ -231,6 +258,7 @@ impl<R: Ring> Flow<R> {
         if let Some(service) = &exchange.route.service {
             service.service.admission.count(decided);
         }
+        exchange.pass.iter_mut().for_each(Pass::give_up_place);
         let by_pairs = exchange.route.service.as_ref().is_some_and(|own| own.service.rule.gate.by_pairs);
         let fault = match decided {
             Decided::QueueTimeout if by_pairs => Fault::PairParkTimeout,
@@ -239,6 +267,7 @@ impl<R: Ring> Flow<R> {
             Decided::NoCapacity => Fault::AdmissionNoCapacity,
             Decided::QueueTimeout => Fault::AdmissionQueueTimeout,
             Decided::Drained => Fault::AdmissionDrained,
+            Decided::Maintenance => Fault::GatewayDraining,
             Decided::Admitted | Decided::AdmittedAfterWait | Decided::Capacity | Decided::Left => {
                 Fault::AdmissionCapacity
             }
@@ -273,6 +302,7 @@ impl<R: Ring> Flow<R> {
         match pass.filter(|pass| client.stage == Stage::Queued && pass.waits_for(&called)) {
             Some(pass) => {
                 pass.stand = Stand::In;
+                pass.charged.iter_mut().for_each(Charged::has_begun);
                 called.service.admission.count(Decided::AdmittedAfterWait);
                 self.leave_queue(&mut client);
                 self.choose_and_dial(&mut client);
@@ -289,15 +319,20 @@ impl<R: Ring> Flow<R> {
     }
 
     fn look_at_gates(&mut self) {
-        for service in self.rules.services() {
-            if service.service.admission.gate.waiting() > 0 {
-                self.set_limit(&service.service);
-                self.desk.callers.call(&service.service);
-            }
+        let waits = |service: &&Rc<ShardService>| service.service.admission.gate.waiting() > 0;
+        if self.rules.services().filter(waits).any(|service| service.service.rule.gate.fair) {
+            self.charge_running();
+        }
+        if self.rules.services().filter(waits).any(|service| service.service.is_closed()) {
+            self.drain_queues();
+        }
+        for service in self.rules.services().filter(waits) {
+            self.set_limit(&service.service);
+            self.desk.callers.call(&service.service);
         }
     }
 
-    /// Refuses those whose rule is gone. With a rule that was replaced they go on.
+    /// Refuses those whose rule is gone, or lets nobody in. With a rule that was replaced they go on.
     pub(crate) fn drain_queues(&mut self) {
         if self.desk.waiting == 0 {
             return;
@@ -308,7 +343,8 @@ impl<R: Ring> Flow<R> {
             let Some(mut client) = self.conns.take_client(sock) else { continue };
             let pass = client.exchange.as_ref().and_then(|exchange| exchange.pass.as_ref());
             let number = pass.map(|pass| pass.service.number);
-            if !self.rules.services().any(|service| Some(service.service.number) == number) {
+            let serves = |service: &Service| Some(service.number) == number && !service.is_closed();
+            if !self.rules.services().any(|service| serves(&service.service)) {
                 self.turn_away(&mut client, Decided::Drained);
             }
             self.conns.put_client(client);

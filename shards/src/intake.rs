@@ -5,7 +5,7 @@ use crate::conn::{Client, Stage};
 use crate::exchange::{Reserved, Upload};
 use crate::flow::Flow;
 use crate::settings::BODY_RATE;
-use warmpath_core::control::Count;
+use warmpath_core::control::{Count, RequestStage};
 use warmpath_core::fault::Fault;
 use warmpath_core::{Nanos, SECOND};
 use warmpath_parser::http1::{ChunkDecoder, Framing, Progress};
@@ -63,7 +63,9 @@ impl<R: Ring> Flow<R> {
             Some(exchange) => (exchange, false),
             None => (self.new_exchange(), true),
         };
+        let begun = self.stages.begin(RequestStage::Parse, || self.ring.now());
         let parsed = client.parser.advance(&client.inbuf, &self.settings.limits, &mut exchange.headers);
+        self.stages.end(RequestStage::Parse, begun, || self.ring.now());
         match parsed {
             Ok(Progress::NeedMore) => {
                 client.exchange = Some(exchange);

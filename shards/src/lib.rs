@@ -52,6 +52,7 @@ mod route;
 mod services;
 mod session;
 pub mod settings;
+mod stages;
 mod tally;
 mod timers;
 pub mod token_core;
@@ -59,6 +60,7 @@ pub mod tokenize;
 mod transport;
 mod upload;
 pub mod usage;
+pub mod valve;
 
 pub use buffers::SPARE_BYTES_MAX;
 pub use flow::Flow;

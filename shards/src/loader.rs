@@ -4,15 +4,14 @@
 use crate::models::{Entry, Models, Wish};
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 use std::collections::{BTreeMap, HashSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use warmpath_core::control::RefusedProfile;
 use warmpath_core::engine::{Engine, Looped};
+use warmpath_core::profile::slug;
 use warmpath_core::table::Table;
-use warmpath_prompt::load::registry::{self, Published};
-use warmpath_prompt::load::{Files, LoadFault, NAMES, folder_name};
+use warmpath_prompt::load::registry::{Look, Reader, look_at};
+use warmpath_prompt::load::{Files, LoadFault, NAMES};
 use warmpath_prompt::tokenizer::Choice;
 use warmpath_prompt::{ContentShape, Policy};
 
@@ -30,17 +29,13 @@ pub enum Told {
     Wish(Wish),
 }
 
-/// What files looked like: when anything of them was changed, rights included (seconds, nanoseconds), and how long
-/// they are.
-type Stamp = Vec<(PathBuf, Option<(i64, i64, u64)>)>;
+/// What files looked like.
+type Stamp = Vec<Look>;
 
 /// The loader.
 pub struct Loader {
     root: PathBuf,
-    /// The folder of profiles, what its documents looked like, and what they say.
-    registry: PathBuf,
-    looked: Stamp,
-    profiles: Vec<Published>,
+    profiles: Reader,
     models: Models,
     /// Folders found last.
     folders: HashSet<String>,
@@ -56,14 +51,14 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Of the folders `tokenizers/*` and the profiles `kvprofiles/*.yaml` below `root`.
+    /// Of the folders `tokenizers/*` and the profiles `kvprofiles/*.yaml` below `root`. Profiles are read at once.
     pub fn new(root: &Path) -> Loader {
+        let mut profiles = Reader::new(root);
+        profiles.look();
         Loader {
-            root: root.join("tokenizers"),
-            registry: registry::registry(root),
-            looked: Stamp::new(),
-            profiles: Vec::new(),
-            models: Models::default(),
+            root: root.into(),
+            models: Models::under(profiles.registry().clone()),
+            profiles,
             folders: HashSet::new(),
             known: BTreeMap::new(),
             named: HashSet::new(),
@@ -76,11 +71,7 @@ impl Loader {
     /// Follows what it is told until nobody tells any more; `publish` gets each new state.
     pub fn run(mut self, told: &Receiver<Told>, publish: impl Fn(Arc<Models>)) {
         loop {
-            let next = match self.is_idle() {
-                true => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => told.recv_timeout(LOOK),
-            };
-            match next {
+            match told.recv_timeout(LOOK) {
                 Ok(told) => self.hear(told),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -88,6 +79,11 @@ impl Loader {
             told.try_iter().for_each(|told| self.hear(told));
             self.look(&publish);
         }
+    }
+
+    /// What is known, as published.
+    pub fn models(&self) -> Arc<Models> {
+        Arc::new(self.models.clone())
     }
 
     /// Takes in what it is told, without doing anything about it yet.
@@ -107,7 +103,7 @@ impl Loader {
                     if model.is_empty() {
                         self.open.insert(engine);
                     } else {
-                        self.named.insert(Wish { folder: folder_name(model), engine });
+                        self.named.insert(Wish { folder: slug(model), engine });
                     }
                 }
                 let open = &self.open;
@@ -123,8 +119,11 @@ impl Loader {
 
     /// Looks at the files, loads what is wanted and new or changed, and publishes after each change.
     pub fn look(&mut self, publish: &impl Fn(Arc<Models>)) {
-        let folders = if self.is_idle() { HashSet::new() } else { list(&self.root) };
-        let others = self.look_at_profiles();
+        let others = self.profiles.look();
+        let mut folders = if self.is_idle() { HashSet::new() } else { list(&self.root.join("tokenizers")) };
+        if !self.is_idle() {
+            folders.extend(self.profiles.folders());
+        }
         let wanted: HashSet<Wish> = self.named.union(&self.wishes).cloned().collect();
         let stays = |(folder, _): &(String, &'static str), engine: Engine| {
             folders.contains(folder) && wanted.contains(&Wish { folder: folder.clone(), engine })
@@ -158,52 +157,43 @@ impl Loader {
 
     /// Makes the state anew of what is found and wanted, keeping what is loaded.
     fn rebuild(&mut self, wanted: &HashSet<Wish>) {
-        let mut models = Models::default();
+        let mut models = Models::under(self.profiles.registry().clone());
         for wish in wanted {
             let key = (wish.folder.clone(), wish.engine.name());
             let kept = self.models.entry(&wish.folder, wish.engine).filter(|_| self.known.contains_key(&key));
             models.set(&wish.folder, kept.cloned().unwrap_or_else(|| Entry::new(wish.engine)));
         }
         self.folders.iter().for_each(|folder| models.set_folder(folder, true));
-        models.refused = self.profiles.iter().filter_map(refused).collect();
         self.models = models;
     }
 
-    /// Reads the documents anew where one came, changed or went; whether that was so.
-    fn look_at_profiles(&mut self) -> bool {
-        let documents = if self.is_idle() { Vec::new() } else { registry::documents(&self.registry) };
-        let looked = documents.iter().map(|path| look(path)).collect();
-        if self.looked == looked {
-            return false;
-        }
-        self.looked = looked;
-        self.profiles = documents.iter().map(|path| Published::read(path)).collect();
-        true
-    }
-
     fn profile_id(&self, folder: &str) -> Option<String> {
-        let own = registry::profile_of(&self.profiles, folder).ok()??;
-        Some(own.id().to_string())
+        let own = self.profiles.of_folder(folder).ok()??;
+        Some(own.profile.id.clone())
     }
 
     /// All files that a model is made of, there or not.
     fn stamp(&self, folder: &str) -> Stamp {
-        let mut files: Vec<PathBuf> = NAMES.map(|name| self.root.join(folder).join(name)).to_vec();
-        for document in self.profiles.iter().filter(|document| document.is_for(folder)) {
-            files.push(document.path.clone());
-            let Ok(profile) = &document.profile else { continue };
-            let artifacts = [profile.tokenizer(), profile.template()];
-            let path = |artifact| registry::artifact_path(&self.registry, artifact);
-            files.extend(artifacts.iter().flatten().map(path));
+        let own = self.own_folder(folder);
+        let files = NAMES.iter().map(|name| look_at(&own.join(name)));
+        files.chain(self.profiles.looks_of(folder)).collect()
+    }
+
+    /// Where a model's own files stand: its folder, or that of the model it is an alias of.
+    fn own_folder(&self, folder: &str) -> PathBuf {
+        let tokenizers = self.root.join("tokenizers");
+        let own = tokenizers.join(folder);
+        match self.profiles.registry().of_model(folder) {
+            Some(published) if !own.is_dir() => tokenizers.join(slug(&published.profile.base_model)),
+            _ => own,
         }
-        files.iter().map(|path| look(path)).collect()
     }
 
     fn files(&self, folder: &str) -> Result<Files, LoadFault> {
-        let files = Files::read(&self.root.join(folder))?;
-        match registry::profile_of(&self.profiles, folder)? {
-            Some(profile) => files.pin(&self.registry, profile),
-            None => Ok(files),
+        let own = self.own_folder(folder);
+        match self.profiles.of_folder(folder)? {
+            Some(published) => Files::read_under(&own, &self.root, &published.profile),
+            None => Files::read(&own),
         }
     }
 
@@ -223,12 +213,6 @@ impl Loader {
         };
         self.models.set(&wish.folder, Entry { engine: wish.engine, model, fault, bytes, profile });
     }
-}
-
-/// What is told of a document that is not taken.
-fn refused(document: &Published) -> Option<RefusedProfile> {
-    let fault = document.profile.as_ref().err()?.clone();
-    Some(RefusedProfile { file: document.name(), fault })
 }
 
 /// How an engine turns requests into text.
@@ -258,9 +242,4 @@ fn list(root: &Path) -> HashSet<String> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.path().is_dir());
     folders.filter_map(|entry| entry.file_name().into_string().ok()).take(FOLDERS_MAX).collect()
-}
-
-fn look(path: &Path) -> (PathBuf, Option<(i64, i64, u64)>) {
-    let file = std::fs::metadata(path).ok();
-    (path.into(), file.map(|file| (file.ctime(), file.ctime_nsec(), file.len())))
 }

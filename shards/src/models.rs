@@ -3,19 +3,20 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use warmpath_core::control::{ModelReport, ModelState, RefusedProfile};
+use warmpath_core::control::{ModelReport, ModelState};
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
+use warmpath_core::profile::registry::Registry;
+use warmpath_core::profile::slug;
 use warmpath_prompt::Model;
-use warmpath_prompt::load::folder_name;
 
 /// All models known.
 #[derive(Clone, Default)]
 pub struct Models {
     /// By folder: a model's name with `__` for each slash.
     folders: HashMap<String, Folder>,
-    /// Documents of the registry that are not taken.
-    pub refused: Vec<RefusedProfile>,
+    /// The profiles that are published, and the documents that are not.
+    pub registry: Arc<Registry>,
 }
 
 /// One folder below `tokenizers/`, or one that a rule asks for and that is not there.
@@ -50,10 +51,15 @@ pub struct Wish {
 }
 
 impl Models {
+    /// None yet, with these profiles.
+    pub fn under(registry: Arc<Registry>) -> Models {
+        Models { registry, ..Models::default() }
+    }
+
     /// The model of this name for this engine.
     pub fn find(&self, model: &str, engine: Engine) -> Result<&Arc<Model>, Decline> {
         let folder = match model.contains('/') {
-            true => self.folders.get(&folder_name(model)),
+            true => self.folders.get(&slug(model)),
             false => self.folders.get(model),
         };
         let folder = folder.filter(|folder| folder.exists).ok_or(Decline::NoTokenizer)?;

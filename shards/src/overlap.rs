@@ -66,6 +66,7 @@ impl Overlap {
                 self.candidates.push(Candidate { fenced, ..candidate(prompt, endpoint, source, rank, runs) });
             }
             leave_out_untrusted(prompt, endpoint, &mut self.candidates[first..]);
+            leave_out_unproven(prompt, endpoint, &mut self.candidates[first..]);
         }
         drop(view);
         if !names_ranks(prompt.terms) {
@@ -157,6 +158,7 @@ fn candidate(
         backup: view.is_some_and(|view| view.backup),
         fenced: false,
         untrusted: false,
+        unproven: None,
     }
 }
 
@@ -171,4 +173,14 @@ fn leave_out_untrusted(prompt: &Prompt<'_>, endpoint: usize, ranks: &mut [Candid
         return;
     }
     ranks.iter_mut().for_each(|c| (c.fenced, c.untrusted) = (true, true));
+}
+
+/// Leaves out the ranks of which not all is proven that the rule's model profile asks for.
+fn leave_out_unproven(prompt: &Prompt<'_>, endpoint: usize, ranks: &mut [Candidate]) {
+    let Some(attested) = &prompt.exact.attested else { return };
+    for candidate in ranks {
+        if let Err(reason) = attested.admits(endpoint, candidate.rank) {
+            (candidate.fenced, candidate.unproven) = (true, Some(reason));
+        }
+    }
 }

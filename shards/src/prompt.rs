@@ -122,6 +122,17 @@ impl Left {
     }
 }
 
+/// The token ids that a model makes of a body, where nobody waits for them; `None`: it makes none.
+pub fn ids(model: &Model, api: Api, body: &[u8], today: Option<Date>) -> Option<Vec<u32>> {
+    let mut members = Members::new();
+    json::peek(body, &mut members, JsonLimits::default()).ok()?;
+    let made = catch_unwind(AssertUnwindSafe(|| {
+        let prompt = model.read(api, body, &members, today, None).ok()?;
+        model.ids(&prompt).ok()
+    }));
+    made.ok().flatten()
+}
+
 impl PromptReader {
     /// Reads the prompt of a body that was peeked at. Token ids are named at once; of a text it returns what is
     /// left to do, for [`PromptReader::finish`].
@@ -224,7 +235,8 @@ impl PromptReader {
 
     fn forget(&mut self) {
         if self.ids.capacity().max(self.keys.keys.capacity()).max(self.desk.keys.capacity()) > KEPT_MAX {
-            *self = PromptReader::default();
+            let desk = std::mem::take(&mut self.desk).renewed();
+            *self = PromptReader { desk, ..PromptReader::default() };
         }
         self.keys.clear();
         self.ids.clear();

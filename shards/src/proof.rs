@@ -32,6 +32,8 @@ pub struct Claim {
     /// The last two of those that no last token keeps from being found, and the first beyond.
     edge: [u64; 3],
     edges: u8,
+    /// The first key beyond, if a prefill of the prompt brings its block.
+    fresh: Option<u64>,
     /// The last two of those that are on their way, if any are.
     brought: Option<[u64; 2]>,
     /// In tokens, without what the answer tells.
@@ -65,7 +67,9 @@ impl Claim {
             .then(|| units(predicted.promised).checked_sub(2))
             .flatten();
         let brought = coming.and_then(|from| keys.keys.get(from..from + 2)?.try_into().ok());
-        Some(Claim { rank: candidate.rank, held: gpu, edge, edges, brought, predicted })
+        let whole = keys.tokens.saturating_sub(1) / keys.unit.max(1);
+        let fresh = keys.keys[..whole.min(keys.keys.len())].get(gpu as usize).copied();
+        Some(Claim { rank: candidate.rank, held: gpu, edge, edges, fresh, brought, predicted })
     }
 }
 
@@ -151,6 +155,7 @@ impl<R: Ring> Flow<R> {
         if status != 200 {
             return;
         }
+        self.vouch(exchange, &claim, source, endpoint);
         let Some(cached) = usage.and_then(|usage| usage.cached_tokens()) else {
             return self.untold(exchange, &claim, source, trust);
         };
@@ -169,6 +174,19 @@ impl<R: Ring> Flow<R> {
         }
         if claim.rank != ANY_RANK && counted.is_some_and(|(here, there)| here == there) {
             self.teach(exchange, &claim, &answer, source);
+        }
+    }
+
+    /// Where the rule's model profile asks for proof of names: asks the event core, now and again, whether a block that
+    /// this request brings came under its name.
+    fn vouch(&self, exchange: &Exchange, claim: &Claim, source: &Source, endpoint: usize) {
+        let service = exchange.route.service.as_ref();
+        let attested = service.and_then(|service| service.service.exact.as_ref()?.attested.as_ref());
+        let Some(state) = attested.and_then(|own| own.endpoints.get(endpoint)) else { return };
+        if let Some(fresh) = claim.fresh.filter(|_| claim.rank != ANY_RANK)
+            && state.take_ask(claim.rank, self.now)
+        {
+            self.ask_events(exchange, claim, source, &[fresh], |service| Shown::Routed { service });
         }
     }
 

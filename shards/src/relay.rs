@@ -10,7 +10,7 @@ use crate::framing::{Parsed, note_stream, parse_final, track, unchunk};
 use crate::usage::Usage;
 use std::ops::Range;
 use warmpath_core::breaker::Outcome;
-use warmpath_core::control::{Count, DrainPhase};
+use warmpath_core::control::{Count, DrainPhase, RequestStage};
 use warmpath_core::fault::Fault;
 use warmpath_parser::http1::{Framing, ResponseHead, Version, write};
 use warmpath_ring::{Body, Errno, Held, Payload, Ring};
@@ -170,7 +170,9 @@ impl<R: Ring> Flow<R> {
         if matches!(head.body, Framing::Chunked) {
             self.tally.count(Count::Chunked);
         }
-        self.tally.first_byte(self.now.saturating_sub(exchange.times.begun));
+        let first_byte = self.now.saturating_sub(exchange.times.begun);
+        self.tally.first_byte(first_byte);
+        self.stages.took(RequestStage::FirstByte, first_byte);
         if exchange.pass.is_some()
             && let Some(service) = &exchange.route.service
         {

@@ -8,6 +8,7 @@ use crate::flow::Flow;
 use crate::services::ShardService;
 use crate::session;
 use std::net::SocketAddr;
+use warmpath_core::control::RequestStage;
 use warmpath_core::decide::{Facts, Reason, decide};
 use warmpath_core::fault::Fault;
 use warmpath_core::fleet::Excluded;
@@ -128,7 +129,10 @@ impl<R: Ring> Flow<R> {
         if exchange.pair.is_some() {
             return self.begin_pair(client);
         }
-        match self.choose(exchange) {
+        let begun = self.stages.begin(RequestStage::Decide, || self.ring.now());
+        let chosen = self.choose(exchange);
+        self.stages.end(RequestStage::Decide, begun, || self.ring.now());
+        match chosen {
             Ok(()) => self.dial(client),
             Err(fault) => self.refuse(client, fault),
         }

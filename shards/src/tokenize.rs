@@ -16,13 +16,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use warmpath_core::control::RequestStage;
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::decline::Decline;
 use warmpath_core::engine::Engine;
+use warmpath_core::profile::slug;
 use warmpath_core::shared::Adapter;
 use warmpath_core::{MICROSECOND, Nanos};
 use warmpath_parser::json::{self, Member, Members};
-use warmpath_prompt::load::folder_name;
 use warmpath_prompt::{Api, Checkpoints, Date, Model};
 use warmpath_ring::{Ring, Wake};
 
@@ -144,7 +145,7 @@ impl ShardText {
     fn model(&mut self, name: &str, engine: Engine) -> Result<Arc<Model>, Miss> {
         let found = self.models.find(name, engine).cloned();
         if found.as_ref().is_err_and(|why| *why == Decline::TokenizerLoading) {
-            let wish = Wish { folder: folder_name(name), engine };
+            let wish = Wish { folder: slug(name), engine };
             if self.wished.insert(wish.clone()) {
                 // Without a loader nothing is ever loaded.
                 let _ = self.tell.send(Told::Wish(wish));
@@ -222,7 +223,7 @@ impl<R: Ring> Flow<R> {
             return Err(Miss::Warmup);
         }
         let api = api_of(exchange.head.path.of(&exchange.request)).ok_or(Miss::TextEmpty)?;
-        if rule.completions_only && api == Api::Chat {
+        if !rule.profile.surfaces().has(api) {
             return Err(Miss::ModeOff);
         }
         if !exchange.peeked {
@@ -237,17 +238,24 @@ impl<R: Ring> Flow<R> {
         let body = &exchange.request[exchange.body.clone()];
         let checkpoints = self.exact.text.checkpoints.clone();
         let is_looked_for = terms.cost_of_resuming(body).is_some_and(|cost| cost <= RESUMED_INLINE);
-        if is_looked_for
-            && let Some(left) = self.exact.reader.resume(body, &self.members, terms, &checkpoints)
-        {
-            return self.finish_or_leave(0, left, body, terms);
+        if is_looked_for {
+            let started = self.stages.begin(RequestStage::Render, || self.ring.now());
+            if let Some(left) = self.exact.reader.resume(body, &self.members, terms, &checkpoints) {
+                self.stages.end(RequestStage::Render, started, || self.ring.now());
+                return self.finish_or_leave(0, left, body, terms);
+            }
         }
         let begun = Terms::cost_of_body(body, &self.members);
         if begun > INLINE {
             prompt::is_readable(body, &self.members, terms)?;
             return Ok(Some(Long::Body { is_new: is_looked_for }));
         }
-        match self.exact.reader.begin(body, &self.members, terms, &checkpoints)? {
+        let started = self.stages.begin(RequestStage::Render, || self.ring.now());
+        let left = self.exact.reader.begin(body, &self.members, terms, &checkpoints)?;
+        // Of token ids nothing is left: their blocks are named.
+        let stage = if left.is_some() { RequestStage::Render } else { RequestStage::Hash };
+        self.stages.end(stage, started, || self.ring.now());
+        match left {
             Some(left) => self.finish_or_leave(begun, left, body, terms),
             None => Ok(None),
         }
@@ -265,7 +273,9 @@ impl<R: Ring> Flow<R> {
             return Ok(Some(Long::Rest(Box::new(left))));
         }
         let exact = &mut self.exact;
+        let started = self.stages.begin(RequestStage::Tokenize, || self.ring.now());
         exact.reader.finish(&left, terms, &exact.text.checkpoints)?;
+        self.stages.end(RequestStage::Tokenize, started, || self.ring.now());
         if exact.text.is_sampled() {
             // A check that finds no room is left out.
             exact

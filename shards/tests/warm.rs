@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use warmpath_core::engine::Engine;
 use warmpath_prompt::load::Files;
-use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::tokenizer::{Choice, Recent};
 use warmpath_prompt::{Checkpoints, Model};
 use warmpath_ring::Sizes;
 use warmpath_ring::sim::{Sim, Weather};
@@ -28,8 +28,9 @@ fn mapped() -> usize {
 }
 
 fn model() -> Arc<Model> {
-    let tiny = include_bytes!("../../core/prompt/tests/tokenizers/tiny.json");
-    let files = Files { tokenizer: tiny.to_vec(), ..Files::default() };
+    // Of a kind that has a table for each thread.
+    let json = include_bytes!("../../core/prompt/tests/tokenizers/o200k.json");
+    let files = Files { tokenizer: json.to_vec(), ..Files::default() };
     Arc::new(files.model(1, loader::policy(Engine::Vllm), Choice::Fast).unwrap())
 }
 
@@ -47,7 +48,7 @@ fn first_text(model: &Model, before: impl FnOnce() + Send) -> usize {
         // The thread's heap, which is not the tokenizer's.
         drop(std::hint::black_box(vec![0u8; 4096]));
         let mapped_before = mapped();
-        model.tokenizer().encode("the quick brown fox", &mut Vec::new()).unwrap();
+        model.tokenizer().encode("the quick", &mut Recent::default(), &mut Vec::new()).unwrap();
         mapped() - mapped_before
     };
     std::thread::scope(|scope| scope.spawn(encode).join().unwrap())

@@ -196,6 +196,7 @@ fn plane(environment: &Environment) -> Result<(&'static str, Plane), String> {
         cores: Vec::new(),
         sizes: Sizes::default(),
         settings,
+        connections: None,
         seed: serve::random(),
     };
     let start = |driver| {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use warmpath_prompt::Tokenizer;
-use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::tokenizer::{Choice, Recent};
 
 pub const TINY: &[u8] = include_bytes!("../../core/prompt/tests/tokenizers/tiny.json");
 
@@ -41,7 +41,7 @@ fn serve(
         None => stream.write_all(&[head.as_bytes(), &body].concat())?,
         Some(text) => {
             let mut ids = Vec::new();
-            tokenizer.encode(&text, &mut ids).expect("ids");
+            tokenizer.encode(&text, &mut Recent::default(), &mut ids).expect("ids");
             let mut given = json!({"model": asked["model"], "prompt": ids, "max_tokens": 1});
             if asked["cache_salt"].is_string() {
                 given["cache_salt"] = asked["cache_salt"].clone();

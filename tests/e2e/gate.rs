@@ -15,6 +15,7 @@ on_both_drivers!(
     an_endpoint_has_no_more_than_its_share,
     observed_only_nobody_is_refused,
     the_older_variables_hold_pairs_back,
+    maintenance_and_drained_hosts_cut_nothing,
 );
 
 const ONE: usize = 1;
@@ -243,6 +244,47 @@ fn observed_only_nobody_is_refused(driver: Driver) {
         engine.answer("done");
         assert_eq!(client.reply().status, 200);
     }
+}
+
+/// An answer that is half out when maintenance begins, and ends in it; then an engine of two is taken out of service.
+fn maintenance_and_drained_hosts_cut_nothing(driver: Driver) {
+    let (one, other) = (Origin::start(), Origin::start());
+    let members = json!({"fc_mode": "enforce", "fc_max_outstanding": 8, "sel": 0});
+    let gateway = Gateway::start_with(
+        driver,
+        &[rule_with(free_address(), &[one.addr, other.addr], members)],
+        &["--shards", "1"],
+    );
+    let mut runs = gateway.client();
+    runs.send(&ask("r0"));
+    let mut engine = one.accept();
+    engine.request();
+    engine.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+    let told = |method, path: &str, body: Value| {
+        gateway.admin(method, &format!("/netlox/v1/{path}"), &body.to_string()).status
+    };
+    assert_eq!(told("PUT", "maintenance", json!({"enabled": true})), 200);
+    let refused = gateway.client().ask(&ask("r1"));
+    assert_eq!((refused.status, refused.error_code().as_str()), (503, "gateway_draining"));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(told("POST", "config/loadbalancer", json!({})), 503, "rules stay as they are");
+    let ready = gateway.admin("GET", "/netlox/v1/status/ready", "");
+    assert_eq!((ready.status, &ready.json()["in_flight_requests"]), (503, &json!(1)));
+    engine.say("k");
+    assert_eq!(runs.reply().status, 200, "what ran ends");
+    assert_eq!(told("PUT", "maintenance", json!({"enabled": false})), 200);
+
+    let host = json!({"hostName": one.addr.to_string(), "state": "red"});
+    assert_eq!(told("POST", "config/endpointhoststate", host), 200);
+    for _ in 0..3 {
+        let mut client = gateway.client();
+        client.send(&ask("r2"));
+        let mut engine = other.accept();
+        engine.request();
+        engine.say(LAST);
+        assert_eq!(client.reply().status, 200);
+    }
+    assert!(one.try_accept().is_none(), "it gets nothing");
 }
 
 /// One prefill engine that may have one request, one place to wait, for a second.

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use warmpath_perf::engine::Handle;
 use warmpath_prompt::Tokenizer;
-use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::tokenizer::{Choice, Recent};
 
 on_both_drivers!(text_goes_where_its_tokens_are, files_that_come_late_or_torn_stop_nobody);
 
@@ -83,7 +83,7 @@ fn wait_state(gateway: &Gateway, state: &str) -> Value {
 
 fn tokens(text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
-    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut ids).unwrap();
+    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut Recent::default(), &mut ids).unwrap();
     ids
 }
 

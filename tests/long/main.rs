@@ -7,6 +7,7 @@
 mod harness;
 
 mod churn;
+mod kills;
 mod restart;
 mod slow;
 

@@ -1,6 +1,6 @@
 """The driver of tests/real: starts engines and gateways, runs the parts one by one and writes down how each ended.
 
-Usage: main.py FOLDER BINARY RECORD PART... (parts: seeds, defaults, llama, pair). Owns the order and the record; what is
+Usage: main.py FOLDER BINARY RECORD PART... (parts: seeds, defaults, attest, llama, pair). Owns the order and the record; what is
 claimed stands in parts.py.
 """
 
@@ -15,6 +15,7 @@ import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 
+import attest as attests
 import pair as pairs
 import parts
 from capture import capture
@@ -173,6 +174,35 @@ def doctor_defaults(run, block):
     return "0 by tokens, 1 with block size and hash that it found for a rule's defaults"
 
 
+def attest(run):
+    """A rule with a model profile: the ladder of attestation against a real engine."""
+    members = {"kvHashAlgo": "sha256_cbor", "kvBlockSize": 32, "kvModelProfile": attests.PROFILE}
+    engine = vllm(run.folder, 0, SEEDED, SEED_ENV, run.logs / "attest-0.log", adapters=False)
+    gateway = Gateway(run.binary, run.folder / "gateway", [], {"LLB_KV_NONE_HASH_SEED": "0"}, run.logs / "attest-gateway.log")
+    gateway.give_model(run.folder / "models/model")
+    root = run.folder / "gateway/root"
+    try:
+        if not run.part("attest: the engine starts", started, run, [engine]):
+            return
+        version = ask(engine.url + "/version")[2]["version"]
+        attests.stage(root, run.folder / "models/model", version)
+        attests.fixtures(root, engine)
+        gateway.start()
+        status, _, answer = ask(f"{gateway.url}/config/loadbalancer", exact("attested", VIP, (0,), **members))
+        run.part("attest: the rule is admitted", admitted, status, answer)
+        run.part("attest: the ladder is climbed", attests.climbs, gateway)
+        run.part("attest: one token flipped fails", attests.flipped, gateway, root, engine)
+        run.part("attest: a restart is proven anew", attests.restarts, gateway, engine, again)
+    finally:
+        gateway.end()
+        engine.end()
+
+
+def admitted(status, answer):
+    assert status == 200, (status, answer)
+    return "200"
+
+
 def llama(run):
     if not (run.folder / "llama/bin/llama-server").exists():
         run.part("llama.cpp", not_run, "llama-server is not built: tests/real/install llama")
@@ -263,8 +293,8 @@ def record(run, path):
 def main():
     folder, binary, path = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), Path(sys.argv[3])
     run = Run(folder, binary)
-    wanted = sys.argv[4:] or ["seeds", "defaults", "llama", "pair"]
-    for trial in (seeds, defaults, llama, pair):
+    wanted = sys.argv[4:] or ["seeds", "defaults", "attest", "llama", "pair"]
+    for trial in (seeds, defaults, attest, llama, pair):
         if trial.__name__ in wanted:
             trial(run)
     record(run, path)

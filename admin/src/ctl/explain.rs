@@ -54,9 +54,10 @@ pub struct ExplainArgs {
 
 /// Does it.
 pub fn run(client: &Client, args: &ExplainArgs, printer: &mut Printer) -> Result<(), CtlFault> {
+    let wide = args.wide || printer.output == Output::Wide;
     if args.follow {
-        let line = if args.wide { apart } else { line };
-        if printer.output == Output::Table && !args.wide {
+        let line = if wide { apart } else { line };
+        if printer.output == Output::Table && !wide {
             printer.text(&head())?;
         }
         return follow_stream(client, Follow::new(&STREAM, args.last), line, printer);
@@ -66,7 +67,7 @@ pub fn run(client: &Client, args: &ExplainArgs, printer: &mut Printer) -> Result
         path += &format!("&id={}", client::encoded(id));
     }
     let answer = client.get(&path)?;
-    printer.answer(&answer, if args.wide || args.id.is_some() { all_long } else { table })
+    printer.answer(&answer, if wide || args.id.is_some() { all_long } else { table })
 }
 
 fn head() -> String {
@@ -197,6 +198,7 @@ fn candidates(exact: &Value) -> String {
             0 if chose => "chosen",
             _ if passed_over => "passed over",
             _ if candidate["untrusted"] == true => "not trusted",
+            _ if candidate["unproven"].is_string() => "not proven",
             _ => "",
         };
         let blocks = &candidate["blocks"];

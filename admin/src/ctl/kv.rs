@@ -1,6 +1,8 @@
 //! The verbs of the KV side: what the event core knows of each endpoint, its blocks, taking a stream over.
 //! Owns how a person names an endpoint, and the tables; must never guess between two endpoints.
 
+mod attest;
+
 use super::client::{self, Client};
 use super::show::{age, aligned, items, word, words};
 use super::{CtlFault, Printer};
@@ -13,6 +15,7 @@ const PATH: &str = "/netlox/v1/config/ai/kv";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   warmpath ctl kv                                      every endpoint and rank, and what is wrong
+  warmpath ctl kv status                               what is proven of rules with a model profile
   warmpath ctl kv inventory chat 10.0.0.1:8000         block keys, as `warmpath events` prints them
   warmpath ctl kv inventory 1 0 --rank 1 --tier host   of one rank, host memory included
   warmpath ctl kv reacquire chat 10.0.0.2:8000         once no other reader drains TensorRT-LLM
@@ -46,6 +49,11 @@ pub enum KvVerb {
         #[arg(long, value_name = "CURSOR")]
         from: Option<String>,
     },
+    /// What is proven of rules with exact routing, and what is not; of all, or of one by its name, id or model.
+    Status {
+        /// A rule's name, id or model.
+        rule: Option<String>,
+    },
     /// Take the drained stream of an endpoint over, after another reader was detected.
     Reacquire {
         /// A rule's name or service number.
@@ -74,6 +82,10 @@ pub fn run(client: &Client, verb: Option<&KvVerb>, printer: &mut Printer) -> Res
             }
             let answer = client.get(&path)?;
             printer.answer(&answer, inventory)
+        }
+        Some(KvVerb::Status { rule }) => {
+            let answer = client.get(&format!("{PATH}/exactstatus"))?;
+            attest::run(&answer, rule.as_deref(), printer)
         }
         Some(KvVerb::Reacquire { service, ep }) => {
             let endpoint = named(client, service, ep)?;

@@ -36,6 +36,127 @@ pub fn rules(answer: &Value) -> String {
     aligned(&rows)
 }
 
+/// Rules in force, with what their engines are and how they are routed to.
+pub fn rules_wide(answer: &Value) -> String {
+    let heads = [
+        "NAME",
+        "ADDRESS",
+        "HOST",
+        "PATH",
+        "MODEL",
+        "SEL",
+        "ENGINE",
+        "EXACT",
+        "PD",
+        "FC",
+        "SSE",
+        "ENDPOINTS",
+        "ID",
+    ];
+    let mut rows = vec![words(heads)];
+    for rule in items(answer, "lbAttr") {
+        let service = &rule["serviceArguments"];
+        let text = |name| word(&service[name]);
+        let yes = |name| if service[name] == true { "yes".to_string() } else { "-".into() };
+        let endpoint = |e: &Value| {
+            let down = if e["state"] == "active" { "" } else { "!" };
+            format!("{}:{}{down}", word(&e["endpointIP"]), word(&e["targetPort"]))
+        };
+        let endpoints: Vec<String> = items(rule, "endpoints").iter().map(endpoint).collect();
+        rows.push(vec![
+            text("name"),
+            format!("{}:{}", text("externalIP"), text("port")),
+            text("host"),
+            text("path_prefix"),
+            text("model_name"),
+            text("sel"),
+            text("kvEngineType"),
+            text("kvExactMode"),
+            yes("pd_disagg_mode"),
+            text("fc_mode"),
+            yes("sse_mode"),
+            endpoints.join(","),
+            text("id"),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// Probed hosts.
+pub fn hosts(answer: &Value) -> String {
+    let mut rows = vec![words(["HOST", "NAME", "PROBE", "PORT", "EACH", "STATE"])];
+    for host in items(answer, "Attr") {
+        let text = |name| word(&host[name]);
+        rows.push(vec![
+            text("hostName"),
+            text("name"),
+            text("probeType"),
+            text("probePort"),
+            format!("{} s", text("probeDuration")),
+            text("currState"),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// What a build can do.
+pub fn capabilities(answer: &Value) -> String {
+    let mut rows = vec![words(["CAPABILITY", "READY", "CODE", "REASON"])];
+    for capability in items(answer, "capabilities") {
+        let text = |name| word(&capability[name]);
+        let ready = if capability["ready"] == true { "yes" } else { "no" };
+        rows.push(vec![text("name"), ready.into(), text("reason_code"), text("reason")]);
+    }
+    aligned(&rows)
+}
+
+/// Changes of a rule, a line each.
+pub fn history(answer: &Value) -> String {
+    let mut rows = vec![words(["NUMBER", "TIME (UTC)", "BYTES", "BODY"])];
+    for change in items(answer, "changes") {
+        let body = change["body"].as_str().unwrap_or("");
+        let line: String = body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(120).collect();
+        rows.push(vec![
+            word(&change["number"]),
+            clock(change["at"].as_u64().unwrap_or(0).saturating_mul(1_000)),
+            body.len().to_string(),
+            word(&line.into()),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// What going back changes, or changed.
+pub fn rollback(answer: &Value) -> String {
+    let mut rows = vec![words(["MEMBER", "NOW", "THEN"])];
+    for difference in items(answer, "differences") {
+        rows.push(["member", "now", "then"].map(|name| word(&difference[name])).into());
+    }
+    aligned(&rows) + &last_word(answer)
+}
+
+/// What a restore changes, or changed.
+pub fn restore(answer: &Value) -> String {
+    let mut text = String::new();
+    for (list, verb) in [("created", "create"), ("replaced", "replace"), ("deleted", "delete")] {
+        for rule in items(answer, list) {
+            let (name, address, model) = (&rule["name"], &rule["address"], &rule["model_name"]);
+            text += &format!("{verb} {} {} {}\n", word(name), word(address), word(model));
+        }
+    }
+    for warning in items(answer, "warnings") {
+        text += &format!("warning: {}\n", word(warning));
+    }
+    text + &format!("unchanged: {}\n", answer["unchanged"]) + &last_word(answer)
+}
+
+fn last_word(answer: &Value) -> String {
+    match answer["mode"].as_str() {
+        Some("commit") => "done\n".into(),
+        _ => "nothing was changed: --commit does it\n".into(),
+    }
+}
+
 /// Shards.
 pub fn shards(answer: &Value) -> String {
     let mut rows =

@@ -166,3 +166,72 @@ fn a_gateway_that_is_not_there_is_said_with_its_cure() {
     let sentence = run_ctl(&line.ctl, &mut Vec::new()).unwrap_err().0;
     assert!(sentence.contains("nowhere.sock") && sentence.contains("--socket"), "{sentence}");
 }
+
+#[test]
+fn the_verbs_of_the_loxilb_command_line_work_and_a_refusal_is_a_failure() {
+    let (plane, folder) = (FakePlane::new(), tempfile::tempdir().unwrap());
+    let gateway = Running::start(&plane);
+    let create = ["create", "lb", "127.0.0.1", "--tcp=9001:8000", "--endpoints=127.0.0.1:1", "--name=chat"];
+    assert_eq!(ctl(&gateway, &create).unwrap(), "done\n");
+    assert!(ctl(&gateway, &create).unwrap_err().contains("lbrule-exists"));
+    let sentence = ctl(&gateway, &[&create[..], &["--security=e2etls"]].concat()).unwrap_err();
+    assert!(
+        sentence.contains("refused (400)") && sentence.contains("serviceArguments.security"),
+        "{sentence}"
+    );
+    let more = [&create[..4], &["--endpoints=127.0.0.2:1", "--attachEP"]].concat();
+    assert_eq!(ctl(&gateway, &more).unwrap(), "done\n");
+    let wide = ctl(&gateway, &["get", "lb", "-o", "wide"]).unwrap();
+    assert!(wide.contains("127.0.0.1:8000,127.0.0.2:8000") && wide.contains("ENGINE"), "{wide}");
+
+    let history = ctl(&gateway, &["history", "chat"]).unwrap();
+    assert_eq!(history.lines().count(), 3, "{history}");
+    let told = ctl(&gateway, &["rollback", "chat", "1"]).unwrap();
+    assert!(told.contains("endpoints") && told.ends_with("--commit does it\n"), "{told}");
+    assert!(ctl(&gateway, &["rollback", "chat", "1", "--commit"]).unwrap().ends_with("done\n"));
+    assert!(ctl(&gateway, &["rollback", "chat", "9"]).unwrap_err().contains("no such change"));
+
+    let path = folder.path().join("all.json");
+    let path = path.to_str().unwrap();
+    assert!(ctl(&gateway, &["save", path]).unwrap().contains(path));
+    assert_eq!(ctl(&gateway, &["delete", "lb", "127.0.0.1", "--tcp=9001"]).unwrap(), "done\n");
+    assert!(ctl(&gateway, &["delete", "lb", "--name=chat"]).unwrap_err().contains("not-exists"));
+    assert!(ctl(&gateway, &["create", "restore", path]).unwrap().starts_with("create chat 127.0.0.1:9001"));
+    assert!(plane.names().is_empty());
+    assert!(ctl(&gateway, &["create", "restore", path, "--commit"]).unwrap().ends_with("done\n"));
+    assert_eq!(plane.names(), ["chat"]);
+    assert_eq!(ctl(&gateway, &["create", "persist"]).unwrap(), "done\n");
+
+    assert_eq!(ctl(&gateway, &["create", "endpoint", "127.0.0.1", "--probetype=none"]).unwrap(), "done\n");
+    assert!(ctl(&gateway, &["get", "endpoint"]).unwrap().contains("127.0.0.1  -     none"));
+    assert_eq!(ctl(&gateway, &["delete", "endpoint", "127.0.0.1"]).unwrap(), "done\n");
+    assert!(ctl(&gateway, &["get", "capabilities"]).unwrap().contains("KV_EXACT_SEED_UNSET"));
+    assert!(ctl(&gateway, &["get", "metrics"]).unwrap().contains("warmpath_rules 1"));
+    assert_eq!(ctl(&gateway, &["set", "metrics", "--disable"]).unwrap(), "done\n");
+    assert!(ctl(&gateway, &["get", "metrics"]).unwrap_err().contains("switched off"));
+    assert_eq!(ctl(&gateway, &["delete", "lb", "--all"]).unwrap(), "done\n");
+}
+
+#[test]
+fn ctl_asks_over_tcp_with_the_token_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (token, line) = crate::access::fresh("ops").unwrap();
+    let (tokens, own) = (folder.path().join("tokens"), folder.path().join("own"));
+    std::fs::write(&tokens, line).unwrap();
+    std::fs::write(&own, token + "\n").unwrap();
+    let mut options = crate::fake::options(folder.path());
+    options.admin_tokens = Some(tokens);
+    let gateway = Running::with(options, &FakePlane::new());
+    let port = gateway.address.port().to_string();
+    let place = ["-s", "127.0.0.1", "-p", &port];
+    assert!(
+        ctl(&gateway, &[&place[..], &["ready"]].concat())
+            .unwrap_err()
+            .contains("refused (401): invalid token")
+    );
+    let own = own.to_str().unwrap();
+    let ready = ctl(&gateway, &[&place[..], &["--token-file", own, "ready"]].concat()).unwrap();
+    assert!(ready.starts_with("ready"), "{ready}");
+    let made = ctl(&gateway, &["token", "ops"]).unwrap();
+    assert!(made.contains("wpt_") && made.contains("ops "), "{made}");
+}

@@ -123,7 +123,7 @@ pub fn exact_rule(name: &str, port: u16, endpoints: &[u16], ranks: u8) -> Rule {
     let mut rule = parse(&body, &Environment::default(), || name.into()).unwrap();
     let contract = Engine::Sglang.contract(&Terms::plain(Algo::Sha256Sglang, BlockSize::SIXTEEN)).unwrap();
     rule.exact = Some(KvExact {
-        completions_only: false,
+        profile: Default::default(),
         contract,
         version: None,
         ports: KvPorts::default(),
@@ -215,7 +215,7 @@ impl Running {
                 let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let unix = UnixListener::bind(socket).unwrap();
                 started.send(tcp.local_addr().unwrap()).unwrap();
-                tokio::task::spawn_local(serve::tcp(tcp, gateway.clone()));
+                tokio::task::spawn_local(serve::tcp(tcp, gateway.clone(), None));
                 tokio::task::spawn_local(serve::unix(unix, gateway.clone()));
                 stopped.recv().await;
             });

@@ -3,7 +3,7 @@
 
 use super::Target;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -52,21 +52,88 @@ pub async fn page(at: SocketAddr, path: &str, bound: Nanos, most: usize) -> Resu
     asked.unwrap_or_else(|_| Err(format!("no answer within {} ms", bound.as_millis())))
 }
 
+/// A question beyond a plain `GET`.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Path and query.
+    pub path: &'a str,
+    /// What to `POST`, JSON; `None`: it is a `GET`.
+    pub body: Option<&'a [u8]>,
+    /// The data-parallel rank that is to serve it.
+    pub rank: Option<u8>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Nobody listens there, or the connection was cut before an answer.
+    Refused,
+    /// Too late.
+    Late,
+    /// No HTTP, or longer than allowed.
+    NoHttp,
+}
+
+/// The status and the body of an answer of at most `most` bytes; a redirect is an answer like any other.
+pub async fn asked(
+    at: SocketAddr,
+    question: &Asked<'_>,
+    bound: Nanos,
+    most: usize,
+) -> Result<(u16, Bytes), Missing> {
+    let exchange = async {
+        let stream = TcpStream::connect(at).await.map_err(|_| Missing::Refused)?;
+        let request = request(at, question).map_err(|_| Missing::NoHttp)?;
+        send(stream, request, most).await.map_err(|fault| match fault {
+            Fault::Http(fault) if fault.is_parse() => Missing::NoHttp,
+            Fault::Http(_) => Missing::Refused,
+            Fault::Body(_) => Missing::NoHttp,
+        })
+    };
+    tokio::time::timeout(Duration::from_nanos(bound), exchange).await.unwrap_or(Err(Missing::Late))
+}
+
 /// The status, and the body unless `most` is 0.
 async fn get(stream: TcpStream, at: SocketAddr, path: &str, most: usize) -> Result<(u16, Bytes), String> {
-    let fault = |e: hyper::Error| format!("no HTTP answer: {e}");
+    let request = request(at, &Asked { path, body: None, rank: None })?;
+    send(stream, request, most).await.map_err(|fault| match fault {
+        Fault::Http(fault) => format!("no HTTP answer: {fault}"),
+        Fault::Body(fault) => fault,
+    })
+}
+
+fn request(at: SocketAddr, question: &Asked<'_>) -> Result<Request<Full<Bytes>>, String> {
+    let Asked { path, body, rank } = *question;
+    let mut request = match body {
+        None => Request::get(path),
+        Some(_) => Request::post(path).header("Content-Type", "application/json"),
+    };
+    request = request.header("Host", at.to_string()).header("User-Agent", "warmpath-probe");
+    if let Some(rank) = rank {
+        request = request.header("X-Data-Parallel-Rank", rank.to_string());
+    }
+    let body = Full::new(Bytes::copy_from_slice(body.unwrap_or_default()));
+    let request = request.header("Connection", "close").body(body);
+    request.map_err(|e| format!("{path} is no path of a request: {e}"))
+}
+
+/// What went wrong on a connection.
+enum Fault {
+    Http(hyper::Error),
+    Body(String),
+}
+
+/// The status, and the body unless `most` is 0.
+async fn send(stream: TcpStream, request: Request<Full<Bytes>>, most: usize) -> Result<(u16, Bytes), Fault> {
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(fault)?;
-    let request = Request::get(path)
-        .header("Host", at.to_string())
-        .header("User-Agent", "warmpath-probe")
-        .header("Connection", "close")
-        .body(Empty::<Bytes>::new())
-        .map_err(|e| format!("{path} is no path of a request: {e}"))?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(Fault::Http)?;
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(fault)?;
+        let answer = sender.send_request(request).await.map_err(Fault::Http)?;
         let status = answer.status().as_u16();
-        let body = if most > 0 { text(answer.into_body(), most).await? } else { Bytes::new() };
+        let body = match most {
+            0 => Bytes::new(),
+            most => text(answer.into_body(), most).await.map_err(Fault::Body)?,
+        };
         Ok((status, body))
     };
     // The connection does the work of the exchange and may end before it is looked at.

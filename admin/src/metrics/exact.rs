@@ -4,9 +4,11 @@
 //! `loxilb_*` families are those of the loxilb AI gateway: those with `ep_idx` know no service, and are summed
 //! over all. Of rules that are gone nothing is left in any of them.
 
-use super::{Facts, Family, family};
-use crate::metrics::text::Page;
+use super::Facts;
+use super::family::{Family, Listed, Samples, Total, family};
+use super::text::Page;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use warmpath_core::control::{ExactCount, ExactReport};
 use warmpath_core::decide::Reason;
 use warmpath_core::table::Service;
@@ -28,93 +30,71 @@ const SEED_WORDS: [&str; 9] = [
 pub const FAMILIES: &[Family] = &[
     family(
         "loxilb_pd_kv_tier15_hits_total",
-        "counter",
         "Requests routed by blocks, by endpoint index, of all rules together.",
-        |f, p| each_index(f, p, |c| c.hits),
+        &Index(|c| c.hits),
     ),
     family(
         "loxilb_pd_kv_tier15_spills_total",
-        "counter",
         "Of these, in place of an endpoint with more overlap and too much load.",
-        |f, p| each_index(f, p, |c| c.spills),
+        &Index(|c| c.spills),
     ),
-    family(
-        "loxilb_pd_kv_tier15_cold_seeds_total",
-        "counter",
-        "Of these, to fill a cold endpoint.",
-        |f, p| each_index(f, p, |c| c.seeds),
-    ),
+    family("loxilb_pd_kv_tier15_cold_seeds_total", "Of these, to fill a cold endpoint.", &Index(|c| c.seeds)),
     family(
         "loxilb_pd_kv_tier15_fallthrough_total",
-        "counter",
         "Requests of rules with exact routing that were left to the rule's selector.",
-        |f, p| p.sample("", &[], f.reports.iter().flat_map(|r| &r.exact).map(misses).sum::<u64>()),
+        &Total(|f| f.reports.iter().flat_map(|report| &report.exact).map(misses).sum()),
     ),
     family(
         "loxilb_pd_kv_tier15_miss_reason_total",
-        "counter",
         "The same by reason, in the words of the loxilb AI gateway.",
-        seed_reasons,
+        &Listed(&["reason"], seed_reasons),
     ),
     family(
         "loxilb_pd_kv_zero_hit_watchdog_total",
-        "counter",
         "Lookups in caches that hold something, at the end of a suspiciously long row without a hit.",
-        |f, p| {
-            each_service(f, |service, sum| {
-                p.sample("", &[("service_id", &service.number.to_string())], sum.zero_hits);
-            });
-        },
+        &Listed(&["service_id"], |f, p| {
+            each_service(f, |service, sum| p.sample(&[&service.number], sum.zero_hits));
+        }),
     ),
     family(
         "loxilb_ai_pd_tier_selected_total",
-        "counter",
         "Requests of rules with sessions or exact routing by the tier that decided, and the rule's model.",
-        tiers,
+        &Listed(&["tier", "model"], tiers),
     ),
     family(
         "warmpath_exact_requests_total",
-        "counter",
         "Requests routed by blocks: by rule, endpoint, and what decided.",
-        requests,
+        &Listed(&["service", "rule", "model", "endpoint", "by"], requests),
     ),
     family(
         "warmpath_exact_misses_total",
-        "counter",
         "Requests of rules with exact routing left to the selector, by rule and why.",
-        own_reasons,
+        &Listed(&["service", "rule", "model", "reason"], own_reasons),
     ),
     family(
         "warmpath_exact_prompt_tokens_total",
-        "counter",
         "Prompt tokens of requests routed by blocks.",
-        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.prompt_tokens)),
+        &Rule(|sum| sum.prompt_tokens),
     ),
     family(
         "warmpath_exact_predicted_tokens_total",
-        "counter",
         "Of these, tokens that the endpoint was expected to have cached.",
-        |f, p| {
-            each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.predicted_tokens));
-        },
+        &Rule(|sum| sum.predicted_tokens),
     ),
     family(
         "warmpath_exact_cached_tokens_total",
-        "counter",
         "Tokens that the engines' answers to these requests say were cached.",
-        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.cached_tokens)),
+        &Rule(|sum| sum.cached_tokens),
     ),
     family(
         "warmpath_exact_answers_told_total",
-        "counter",
         "Answers to requests routed by blocks that tell how much was cached.",
-        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.told)),
+        &Rule(|sum| sum.told),
     ),
     family(
         "warmpath_exact_answers_as_predicted_total",
-        "counter",
         "Of these, answers that tell exactly what was expected.",
-        |f, p| each_service(f, |service, sum| p.sample("", &rule_labels(service).each(), sum.as_predicted)),
+        &Rule(|sum| sum.as_predicted),
     ),
 ];
 
@@ -130,15 +110,39 @@ fn add(sum: &mut ExactCount, count: &ExactCount) {
 }
 
 /// A sample for each endpoint index that a rule with exact routing has.
-fn each_index(facts: &Facts, page: &mut Page, of: fn(&ExactCount) -> u64) {
-    let sizes = facts.table.services().filter(|s| s.exact.is_some()).map(|s| s.endpoints.len());
-    let mut sums = vec![ExactCount::default(); sizes.max().unwrap_or(0)];
-    for report in facts.reports.iter().flat_map(|r| &r.exact) {
-        sums.iter_mut().zip(&report.endpoints).for_each(|(sum, count)| add(sum, count));
+struct Index(fn(&ExactCount) -> u64);
+
+impl Samples for Index {
+    fn labels(&self) -> &'static [&'static str] {
+        &["ep_idx"]
     }
-    for (index, sum) in sums.iter().enumerate() {
-        page.sample("", &[("ep_idx", &index.to_string())], of(sum));
+
+    fn write(&self, facts: &Facts, page: &mut Page) {
+        let sizes = facts.table.services().filter(|s| s.exact.is_some()).map(|s| s.endpoints.len());
+        let mut sums = vec![ExactCount::default(); sizes.max().unwrap_or(0)];
+        for report in facts.reports.iter().flat_map(|r| &r.exact) {
+            sums.iter_mut().zip(&report.endpoints).for_each(|(sum, count)| add(sum, count));
+        }
+        sums.iter().enumerate().for_each(|(index, sum)| page.sample(&[&index], (self.0)(sum)));
     }
+}
+
+/// A sample for each rule with exact routing.
+struct Rule(fn(&ExactReport) -> u64);
+
+impl Samples for Rule {
+    fn labels(&self) -> &'static [&'static str] {
+        &["service", "rule", "model"]
+    }
+
+    fn write(&self, facts: &Facts, page: &mut Page) {
+        each_service(facts, |service, sum| page.sample(&rule_values(service), (self.0)(sum)));
+    }
+}
+
+/// What tells a rule: `service`, `rule`, `model`.
+fn rule_values(service: &Service) -> [&dyn Display; 3] {
+    [&service.number, &service.rule.name, &service.rule.key.model]
 }
 
 /// Hands out each service with exact routing, in the order of their numbers, with what all shards counted.
@@ -169,7 +173,7 @@ fn seed_reasons(facts: &Facts, page: &mut Page) {
         *sums.entry(miss.seed_word()).or_default() += count;
     }
     for word in SEED_WORDS {
-        page.sample("", &[("reason", word)], sums[word]);
+        page.sample(&[&word], sums[word]);
     }
 }
 
@@ -196,40 +200,20 @@ fn tiers(facts: &Facts, page: &mut Page) {
     }
     for (model, counts) in &sums {
         for (tier, count) in TIERS.iter().zip(counts) {
-            page.sample("", &[("tier", tier), ("model", model)], *count);
+            page.sample(&[tier, model], count);
         }
-    }
-}
-
-/// The labels that name a rule.
-struct RuleLabels<'a> {
-    number: String,
-    name: &'a str,
-    model: &'a str,
-}
-
-fn rule_labels(service: &Service) -> RuleLabels<'_> {
-    let rule = &service.rule;
-    RuleLabels { number: service.number.to_string(), name: &rule.name, model: &rule.key.model }
-}
-
-impl RuleLabels<'_> {
-    fn each(&self) -> [(&str, &str); 3] {
-        [("service", &self.number), ("rule", self.name), ("model", self.model)]
     }
 }
 
 /// What decided tells the requests apart: their sum is all that were routed by blocks.
 fn requests(facts: &Facts, page: &mut Page) {
     each_service(facts, |service, sum| {
-        let labels = rule_labels(service);
         for (endpoint, count) in service.endpoints.iter().zip(&sum.endpoints) {
-            let address = endpoint.address().to_string();
             let ExactCount { hits, spills, seeds, promised } = *count;
             let held = hits.saturating_sub(spills + seeds + promised);
             for (by, count) in [("held", held), ("promised", promised), ("spill", spills), ("seed", seeds)] {
-                let own = [("endpoint", address.as_str()), ("by", by)];
-                page.sample("", &[labels.each().as_slice(), &own].concat(), count);
+                let own: [&dyn Display; 2] = [&endpoint.address(), &by];
+                page.sample(&[rule_values(service).as_slice(), &own].concat(), count);
             }
         }
     });
@@ -240,9 +224,8 @@ fn own_reasons(facts: &Facts, page: &mut Page) {
     each_service(facts, |service, sum| {
         let mut words: BTreeMap<&str, u64> = BTreeMap::new();
         sum.misses.iter().for_each(|(miss, count)| *words.entry(miss.word()).or_default() += count);
-        let labels = rule_labels(service);
-        for (word, count) in words {
-            page.sample("", &[labels.each().as_slice(), &[("reason", word)]].concat(), count);
+        for (word, count) in &words {
+            page.sample(&[rule_values(service).as_slice(), &[word]].concat(), count);
         }
     });
 }

@@ -4,167 +4,205 @@
 //! service's number, `ep` and `ep_idx` the endpoint's index in it, and ranks are taken together.
 //! `loxilb_pd_ep_info` tells the address.
 
-use super::{Facts, Family, family, seconds};
+use super::Facts;
+use super::family::{Family, Listed, Samples, family};
+use super::text::{Page, seconds};
 use crate::kv::KvEndpoint;
-use crate::metrics::text::Page;
-use crate::trust::EndpointTrust;
+use std::fmt::Display;
 use std::time::Duration;
 use warmpath_core::control::{KvReport, RankReport, SourceReport};
 use warmpath_core::shared::Tier;
-use warmpath_core::trust::Finding;
 
 /// Families in the terms of the loxilb AI gateway.
 pub const LOXILB: &[Family] = &[
-    family("loxilb_pd_ep_info", "gauge", "Address of an endpoint of a rule with exact routing.", ep_info),
-    family("loxilb_pd_kv_blocks", "gauge", "Blocks on the GPU, all ranks together.", |f, p| {
-        each_source(f, p, "ep_idx", |s| sum(s, |r| r.blocks[Tier::Gpu as usize]));
-    }),
-    family("loxilb_kv_subscriber_connected", "gauge", "1 while the events of every rank come.", |f, p| {
-        each_source(f, p, "ep", |s| u64::from(all(s, |r| r.connected)));
-    }),
+    family(
+        "loxilb_pd_ep_info",
+        "Address of an endpoint of a rule with exact routing.",
+        &Listed(&["service", "ep_idx", "ep"], ep_info),
+    ),
+    family(
+        "loxilb_pd_kv_blocks",
+        "Blocks on the GPU, all ranks together.",
+        &Source(EP_IDX, |s| sum(s, |r| r.blocks[Tier::Gpu as usize])),
+    ),
+    family(
+        "loxilb_kv_subscriber_connected",
+        "1 while the events of every rank come.",
+        &Source(EP, |s| u64::from(all(s, |r| r.connected))),
+    ),
     family(
         "loxilb_kv_subscriber_reconnect_total",
-        "counter",
         "Connections to the event stream lost or refused.",
-        |f, p| each_source(f, p, "ep", |s| sum(s, |r| r.reconnects)),
+        &Source(EP, |s| sum(s, |r| r.reconnects)),
     ),
-    family("loxilb_kv_subscriber_recv_error_total", "counter", "Errors on the event stream.", |f, p| {
-        each_source(f, p, "ep", |s| sum(s, |r| r.receive_errors));
-    }),
+    family(
+        "loxilb_kv_subscriber_recv_error_total",
+        "Errors on the event stream.",
+        &Source(EP, |s| sum(s, |r| r.receive_errors)),
+    ),
     family(
         "loxilb_kv_subscriber_last_event_timestamp_seconds",
-        "gauge",
         "Unix time of the last event of any rank; absent before the first.",
-        last_event,
+        &Listed(EP, last_event),
     ),
     family(
         "loxilb_kv_subscriber_wire_reject_total",
-        "counter",
         "Batches that were refused as they came, by reason.",
-        wire_rejects,
+        &Listed(&["service", "ep", "reason"], wire_rejects),
     ),
     family(
         "loxilb_kv_inv_cap_evictions_total",
-        "counter",
         "Blocks that are held and not known for want of room in the index (none is evicted for another).",
-        |f, p| each_source(f, p, "ep", |s| sum(s, |r| r.refused)),
+        &Source(EP, |s| sum(s, |r| r.refused)),
     ),
     family(
         "loxilb_kv_inventory_fresh",
-        "gauge",
         "1 while every rank is connected, proven (standing complete or since) and not fenced.",
-        fresh,
+        &Listed(EP, fresh),
     ),
 ];
 
 /// This gateway's own.
 pub const OWN: &[Family] = &[
-    family("warmpath_kv_index_blocks", "gauge", "Distinct blocks in the index.", |f, p| {
-        index(f, p, |r| r.index_blocks);
-    }),
+    family("warmpath_kv_index_blocks", "Distinct blocks in the index.", &Core(|r| r.index_blocks)),
     family(
         "warmpath_kv_index_capacity_blocks",
-        "gauge",
         "Distinct blocks that the index takes whatever their depth.",
-        |f, p| index(f, p, |r| r.index_capacity),
+        &Core(|r| r.index_capacity),
     ),
-    family("warmpath_kv_index_bytes", "gauge", "Memory given to the index.", |f, p| {
-        index(f, p, |r| r.index_bytes);
-    }),
-    family("warmpath_kv_index_refused_total", "counter", "Blocks not admitted to the index.", |f, p| {
-        index(f, p, |r| r.refused);
-    }),
-    family("warmpath_kv_cpu_seconds_total", "counter", "CPU time of the event core.", |f, p| {
-        if let Some(report) = f.kv {
-            p.sample("", &[], seconds(report.cpu / 1_000));
-        }
-    }),
+    family("warmpath_kv_index_bytes", "Memory given to the index.", &Core(|r| r.index_bytes)),
+    family("warmpath_kv_index_refused_total", "Blocks not admitted to the index.", &Core(|r| r.refused)),
+    family(
+        "warmpath_kv_cpu_seconds_total",
+        "CPU time of the event core.",
+        &Listed(&[], |f, p| {
+            f.kv.iter().for_each(|report| p.sample(&[], seconds(report.cpu / 1_000)));
+        }),
+    ),
     family(
         "warmpath_kv_source_info",
-        "gauge",
         "1 for each endpoint of a rule with exact routing: what it is and how its events come.",
-        source_info,
+        &Listed(
+            &[
+                "service",
+                "ep_idx",
+                "endpoint",
+                "rule",
+                "model",
+                "engine",
+                "version",
+                "hash_algo",
+                "transport",
+            ],
+            source_info,
+        ),
     ),
     family(
         "warmpath_kv_fenced",
-        "gauge",
         "1 while the endpoint is left out of exact routing, and why.",
-        fenced,
+        &Listed(&["service", "ep_idx", "endpoint", "fence"], fenced),
     ),
-    family("warmpath_kv_connected", "gauge", "1 while the events of the rank come.", |f, p| {
-        each_rank(f, p, |r| u64::from(r.connected));
-    }),
-    family("warmpath_kv_standing", "gauge", "1 with what the blocks of the rank are worth.", |f, p| {
-        ranks(f, |labels, r| p.sample("", &[labels, &[("standing", r.standing)]].concat(), 1));
-    }),
+    family(
+        "warmpath_kv_connected",
+        "1 while the events of the rank come.",
+        &Rank(|r| u64::from(r.connected)),
+    ),
+    family(
+        "warmpath_kv_standing",
+        "1 with what the blocks of the rank are worth.",
+        &Listed(&["service", "ep_idx", "endpoint", "rank", "standing"], |f, p| {
+            ranks(f, |rank, report| p.sample(&[rank, &[&report.standing]].concat(), 1))
+        }),
+    ),
     family(
         "warmpath_kv_blocks",
-        "gauge",
         "Blocks held by rank and tier; each tier includes what is nearer to the GPU.",
-        |f, p| {
-            ranks(f, |labels, r| {
+        &Listed(&["service", "ep_idx", "endpoint", "rank", "tier"], |f, p| {
+            ranks(f, |rank, report| {
                 for tier in Tier::ALL {
-                    p.sample("", &[labels, &[("tier", tier.word())]].concat(), r.blocks[tier as usize]);
+                    p.sample(&[rank, &[&tier.word()]].concat(), report.blocks[tier as usize]);
                 }
             });
-        },
+        }),
     ),
-    family("warmpath_kv_batches_total", "counter", "Batches of events applied.", |f, p| {
-        each_rank(f, p, |r| r.batches);
-    }),
-    family("warmpath_kv_stored_total", "counter", "Blocks stored.", |f, p| each_rank(f, p, |r| r.stored)),
-    family("warmpath_kv_removed_total", "counter", "Blocks removed.", |f, p| each_rank(f, p, |r| r.removed)),
-    family("warmpath_kv_cleared_total", "counter", "Times that all was forgotten.", |f, p| {
-        each_rank(f, p, |r| r.cleared);
-    }),
-    family("warmpath_kv_replays_total", "counter", "Replays asked for.", |f, p| {
-        each_rank(f, p, |r| r.replays);
-    }),
+    family("warmpath_kv_batches_total", "Batches of events applied.", &Rank(|r| r.batches)),
+    family("warmpath_kv_stored_total", "Blocks stored.", &Rank(|r| r.stored)),
+    family("warmpath_kv_removed_total", "Blocks removed.", &Rank(|r| r.removed)),
+    family("warmpath_kv_cleared_total", "Times that all was forgotten.", &Rank(|r| r.cleared)),
+    family("warmpath_kv_replays_total", "Replays asked for.", &Rank(|r| r.replays)),
     family(
         "warmpath_kv_observed_blocks",
-        "gauge",
         "Blocks that count as held because answers proved them so, and no event yet.",
-        |f, p| each_rank(f, p, |r| r.observed),
+        &Rank(|r| r.observed),
     ),
-    family("warmpath_kv_learned_total", "counter", "Blocks that answers proved held.", |f, p| {
-        each_rank(f, p, |r| r.learned);
-    }),
+    family("warmpath_kv_learned_total", "Blocks that answers proved held.", &Rank(|r| r.learned)),
     family(
         "warmpath_kv_proofs_dropped_total",
-        "counter",
         "Proofs of answers that found no room on their way to the event core.",
-        |f, p| index(f, p, |r| r.proofs_dropped),
+        &Core(|r| r.proofs_dropped),
     ),
-    family("warmpath_trust_state", "gauge", "1 with how far an endpoint's cache is trusted.", |f, p| {
-        trusts(f, |labels, own| {
-            p.sample("", &[labels, &[("state", own.trust.state().word())]].concat(), 1);
-        });
-    }),
-    family(
-        "warmpath_trust_answers",
-        "gauge",
-        "Answers judged since the endpoint was last let in, by what they say against what was predicted.",
-        |f, p| {
-            trusts(f, |labels, own| {
-                for finding in Finding::ALL {
-                    let labels = [labels, &[("finding", finding.word())]].concat();
-                    p.sample("", &labels, own.count(finding));
-                }
-            });
-        },
-    ),
-    family("warmpath_trust_broken_leg", "gauge", "1 for each leg that may be broken.", |f, p| {
-        trusts(f, |labels, own| {
-            for leg in own.legs.iter() {
-                p.sample("", &[labels, &[("leg", leg.word())]].concat(), 1);
-            }
-        });
-    }),
 ];
 
-fn index(facts: &Facts, page: &mut Page, of: fn(&KvReport) -> u64) {
-    if let Some(report) = facts.kv {
-        page.sample("", &[], of(report));
+/// The endpoint of a service, by its index.
+const EP: &[&str] = &["service", "ep"];
+const EP_IDX: &[&str] = &["service", "ep_idx"];
+
+/// A figure of the event core, if it answered.
+struct Core(fn(&KvReport) -> u64);
+
+impl Samples for Core {
+    fn labels(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn write(&self, facts: &Facts, page: &mut Page) {
+        facts.kv.iter().for_each(|report| page.sample(&[], (self.0)(report)));
+    }
+}
+
+/// A figure of each endpoint that the event core knows.
+struct Source(&'static [&'static str], fn(&SourceReport) -> u64);
+
+impl Samples for Source {
+    fn labels(&self) -> &'static [&'static str] {
+        self.0
+    }
+
+    fn write(&self, facts: &Facts, page: &mut Page) {
+        known(facts).for_each(|(endpoint, source)| page.sample(&place(endpoint), (self.1)(source)));
+    }
+}
+
+/// A figure of each rank that the event core knows.
+struct Rank(fn(&RankReport) -> u64);
+
+impl Samples for Rank {
+    fn labels(&self) -> &'static [&'static str] {
+        &["service", "ep_idx", "endpoint", "rank"]
+    }
+
+    fn write(&self, facts: &Facts, page: &mut Page) {
+        ranks(facts, |rank, report| page.sample(rank, (self.0)(report)));
+    }
+}
+
+/// Endpoints that the event core knows.
+fn known<'a>(facts: &'a Facts) -> impl Iterator<Item = (&'a KvEndpoint<'a>, &'a SourceReport)> {
+    facts.kv_endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.report?)))
+}
+
+/// An endpoint by the number of its service and its index in it.
+fn place<'a>(endpoint: &'a KvEndpoint) -> [&'a dyn Display; 2] {
+    [&endpoint.service.number, &endpoint.index]
+}
+
+/// Hands out every rank that the event core knows, with what tells it.
+fn ranks(facts: &Facts, mut each: impl FnMut(&[&dyn Display], &RankReport)) {
+    for (endpoint, source) in known(facts) {
+        let address = endpoint.source.spec().endpoint;
+        for (rank, report) in source.ranks.iter().enumerate() {
+            each(&[&endpoint.service.number, &endpoint.index, &address, &rank], report);
+        }
     }
 }
 
@@ -177,129 +215,61 @@ fn all(source: &SourceReport, of: fn(&RankReport) -> bool) -> bool {
     !source.ranks.is_empty() && source.ranks.iter().all(of)
 }
 
-fn is_fresh(endpoint: &KvEndpoint, source: &SourceReport) -> bool {
-    endpoint.fence.is_none() && all(source, |r| r.connected && ["complete", "since"].contains(&r.standing))
-}
-
 fn fresh(facts: &Facts, page: &mut Page) {
-    for endpoint in facts.kv_endpoints {
-        let Some(source) = endpoint.report else { continue };
-        let (service, index) = numbers(endpoint);
-        page.sample("", &[("service", &service), ("ep", &index)], u64::from(is_fresh(endpoint, source)));
+    let is_proven = |r: &RankReport| r.connected && ["complete", "since"].contains(&r.standing);
+    for (endpoint, source) in known(facts) {
+        page.sample(&place(endpoint), u8::from(endpoint.fence.is_none() && all(source, is_proven)));
     }
-}
-
-/// One sample for each endpoint that the event core knows; the index label is called `index_label`.
-fn each_source(facts: &Facts, page: &mut Page, index_label: &str, of: impl Fn(&SourceReport) -> u64) {
-    for endpoint in facts.kv_endpoints {
-        let Some(source) = endpoint.report else { continue };
-        let (service, index) = numbers(endpoint);
-        page.sample("", &[("service", &service), (index_label, &index)], of(source));
-    }
-}
-
-fn numbers(endpoint: &KvEndpoint) -> (String, String) {
-    (endpoint.service.number.to_string(), endpoint.index.to_string())
 }
 
 fn ep_info(facts: &Facts, page: &mut Page) {
     for endpoint in facts.kv_endpoints {
-        let (service, index) = numbers(endpoint);
-        let address = endpoint.source.spec().endpoint.to_string();
-        page.sample("", &[("service", &service), ("ep_idx", &index), ("ep", &address)], 1);
+        page.sample(&[&endpoint.service.number, &endpoint.index, &endpoint.source.spec().endpoint], 1);
     }
 }
 
 fn last_event(facts: &Facts, page: &mut Page) {
-    for endpoint in facts.kv_endpoints {
-        let ranks = endpoint.report.iter().flat_map(|s| &s.ranks);
-        let Some(last) = ranks.map(|r| r.last_event).filter(|at| *at > 0).max() else { continue };
+    for (endpoint, source) in known(facts) {
+        let last = source.ranks.iter().map(|rank| rank.last_event).filter(|at| *at > 0).max();
+        let Some(last) = last else { continue };
         let age = Duration::from_nanos(facts.now.saturating_sub(last));
-        let (service, index) = numbers(endpoint);
-        let at = seconds(facts.wall.saturating_sub(age).as_micros() as u64);
-        page.sample("", &[("service", &service), ("ep", &index)], at);
+        let at = facts.wall.saturating_sub(age).as_micros() as u64;
+        page.sample(&place(endpoint), seconds(at));
     }
 }
 
 fn wire_rejects(facts: &Facts, page: &mut Page) {
-    for endpoint in facts.kv_endpoints {
-        let Some(source) = endpoint.report else { continue };
-        let (service, index) = numbers(endpoint);
+    for (endpoint, source) in known(facts) {
         for (reason, count) in [
             ("schema_mismatch", sum(source, |r| r.schema_mismatch)),
             ("decode_error", sum(source, |r| r.undecodable)),
             ("rank_mismatch", sum(source, |r| r.rank_mismatch)),
         ] {
-            page.sample("", &[("service", service.as_str()), ("ep", &index), ("reason", reason)], count);
+            page.sample(&[place(endpoint).as_slice(), &[&reason]].concat(), count);
         }
     }
 }
 
 fn source_info(facts: &Facts, page: &mut Page) {
     for endpoint in facts.kv_endpoints {
-        let (service, index) = numbers(endpoint);
         let (rule, spec) = (&endpoint.service.rule, endpoint.source.spec());
-        let labels = [
-            ("service", service.as_str()),
-            ("ep_idx", &index),
-            ("endpoint", &spec.endpoint.to_string()),
-            ("rule", &rule.name),
-            ("model", &rule.key.model),
-            ("engine", spec.engine().name()),
-            ("version", endpoint.report.map_or("", |s| &s.version)),
-            ("hash_algo", spec.contract.algo().name()),
-            ("transport", endpoint.report.map_or("", |s| s.transport)),
+        let own: [&dyn Display; 7] = [
+            &spec.endpoint,
+            &rule.name,
+            &rule.key.model,
+            &spec.engine().name(),
+            &endpoint.report.map_or("", |source| &source.version),
+            &spec.contract.algo().name(),
+            &endpoint.report.map_or("", |source| source.transport),
         ];
-        page.sample("", &labels, 1);
+        page.sample(&[place(endpoint).as_slice(), &own].concat(), 1);
     }
 }
 
 fn fenced(facts: &Facts, page: &mut Page) {
-    for endpoint in facts.kv_endpoints {
-        if endpoint.report.is_none() {
-            continue;
-        }
-        let (service, index) = numbers(endpoint);
-        let address = endpoint.source.spec().endpoint.to_string();
-        let labels = [
-            ("service", service.as_str()),
-            ("ep_idx", &index),
-            ("endpoint", &address),
-            ("fence", endpoint.fence.map_or("", |fence| fence.word())),
-        ];
-        page.sample("", &labels, u64::from(endpoint.fence.is_some()));
+    for (endpoint, _) in known(facts) {
+        let why = endpoint.fence.map_or("", |fence| fence.word());
+        let own: [&dyn Display; 2] = [&endpoint.source.spec().endpoint, &why];
+        page.sample(&[place(endpoint).as_slice(), &own].concat(), u8::from(endpoint.fence.is_some()));
     }
-}
-
-/// Hands out every endpoint, known to the event core or not, with the labels that tell it.
-fn trusts(facts: &Facts, mut each: impl FnMut(&[(&str, &str)], &EndpointTrust)) {
-    for endpoint in facts.kv_endpoints {
-        let (service, index) = numbers(endpoint);
-        let address = endpoint.source.spec().endpoint.to_string();
-        let labels = [("service", service.as_str()), ("ep_idx", &index), ("endpoint", &address)];
-        each(&labels, &EndpointTrust::of(endpoint));
-    }
-}
-
-/// Hands out every rank that the event core knows, with the labels that tell it.
-fn ranks(facts: &Facts, mut each: impl FnMut(&[(&str, &str)], &RankReport)) {
-    for endpoint in facts.kv_endpoints {
-        let (service, index) = numbers(endpoint);
-        let address = endpoint.source.spec().endpoint.to_string();
-        let reports = endpoint.report.iter().flat_map(|s| s.ranks.iter().enumerate());
-        for (number, report) in reports {
-            let number = number.to_string();
-            let labels = [
-                ("service", service.as_str()),
-                ("ep_idx", &index),
-                ("endpoint", &address),
-                ("rank", &number),
-            ];
-            each(&labels, report);
-        }
-    }
-}
-
-fn each_rank(facts: &Facts, page: &mut Page, of: fn(&RankReport) -> u64) {
-    ranks(facts, |labels, report| page.sample("", labels, of(report)));
 }

@@ -5,8 +5,11 @@ use crate::fake::body;
 use crate::fake::kv::{exact_report, exact_rule};
 use crate::kv::endpoints;
 use crate::telemetry::Scrape;
-use std::collections::HashMap;
-use warmpath_core::control::{AnswerCount, ExactCount, ExactReport, SessionCount, SourceReport};
+use std::collections::{HashMap, HashSet};
+use warmpath_core::control::{
+    AnswerCount, Count, ExactCount, ExactReport, FIRST_BYTE_BUCKETS_US, RequestStage, SessionCount,
+    SourceReport, StageTimes,
+};
 use warmpath_core::decide::exact::Miss;
 use warmpath_core::engine::Decline;
 use warmpath_core::engine::telemetry::Load;
@@ -60,6 +63,13 @@ fn read_sample(line: &str) -> Sample {
     (name.into(), labels.into(), value.parse().expect("no number"))
 }
 
+/// The names of labels as written; that of a bucket's bound is left out.
+fn label_names(labels: &str) -> Vec<String> {
+    let plain = labels.replace("\\\\", "").replace("\\\"", "");
+    let between = plain.split('"').step_by(2).map(|between| between.trim_matches([',', '=']).to_owned());
+    between.filter(|name| !name.is_empty() && *name != "le").collect()
+}
+
 fn report(shard: usize) -> ShardReport {
     let mut report = ShardReport { shard, clients: 3, active: 1, generation: 7, ..ShardReport::default() };
     report.counts = vec![(Count::Chunked, 5), (Count::Requests, 11), (Count::BytesOut, 1000)];
@@ -80,6 +90,9 @@ fn report(shard: usize) -> ShardReport {
         SessionCount { service: 1, hits: 21, trie_hits: 2, others: 3 },
         SessionCount { service: 99, hits: 1, ..SessionCount::default() },
     ];
+    let mut parse = StageTimes::default();
+    [1_500, 1_500, 70_000_000_000].into_iter().for_each(|nanos| parse.note(nanos));
+    report.stages = vec![(RequestStage::Parse, parse)];
     report.turn_us[3] = 10;
     report.turn_us[23] = 1;
     report.turn_us_max = 9_000_000;
@@ -147,28 +160,46 @@ fn page_with(change: impl FnOnce(&mut KvReport)) -> String {
     render(&Facts {
         table: &table,
         phase: DrainPhase::Serving,
+        maintenance: false,
+        connections: Some(9),
         now: 60_000_000_000,
         wall: Duration::from_secs(1_700_000_000),
         resident: Some(4096),
         reports: &reports,
         kv: Some(&kv),
         kv_endpoints: &endpoints(&table, Some(&kv)),
+        attest: &attested(),
         scrapes: Scrape::ALL.map(|scrape| (scrape, 7)),
     })
+}
+
+/// One rule with a profile and without endpoints, and some answers.
+fn attested() -> AttestFacts {
+    let cadence = warmpath_core::attest::Cadence::default();
+    let binding = warmpath_core::attest::Binding::new(1, cadence, Default::default(), []);
+    AttestFacts {
+        rules: vec![("chat".into(), binding.status(0))],
+        echoes: vec![("named", 3)],
+        failures: vec![(warmpath_core::attest::Reason::TokenMismatch, 2)],
+    }
 }
 
 /// A moment at which nothing is known.
 fn nothing() -> Facts<'static> {
     static EMPTY: Table = Table { generation: 0, vips: Vec::new() };
+    static NONE: AttestFacts = AttestFacts { rules: Vec::new(), echoes: Vec::new(), failures: Vec::new() };
     Facts {
         table: &EMPTY,
         phase: DrainPhase::Serving,
+        maintenance: false,
+        connections: Some(9),
         now: 0,
         wall: Duration::ZERO,
         resident: None,
         reports: &[],
         kv: None,
         kv_endpoints: &[],
+        attest: &NONE,
         scrapes: Scrape::ALL.map(|scrape| (scrape, 0)),
     }
 }
@@ -183,8 +214,14 @@ fn the_page_is_well_formed_and_every_family_has_samples() {
     let (families, samples) = read(&page());
     let listed: Vec<_> = super::families().map(|f| f.name.to_string()).collect();
     assert_eq!(families, listed);
-    for family in &listed {
-        assert!(samples.iter().any(|(n, ..)| n.starts_with(family.as_str())), "{family} has no sample");
+    for family in super::families() {
+        let own = samples.iter().filter(|(name, ..)| {
+            let suffix = name.strip_prefix(family.name);
+            suffix.is_some_and(|suffix| ["", "_bucket", "_sum", "_count"].contains(&suffix))
+        });
+        let names: HashSet<Vec<String>> = own.map(|(_, labels, _)| label_names(labels)).collect();
+        let named = family.of.labels().iter().map(|name| name.to_string()).collect();
+        assert_eq!(names, HashSet::from([named]), "{}", family.name);
     }
 }
 
@@ -381,6 +418,12 @@ fn histograms_are_cumulative_and_in_seconds() {
     assert_eq!(value("warmpath_shard_turn_seconds_bucket", "shard=\"0\",le=\"0.000008\""), 10.0);
     assert_eq!(value("warmpath_shard_turn_seconds_bucket", "shard=\"0\",le=\"+Inf\""), 11.0);
     assert_eq!(value("warmpath_shard_turn_seconds_count", "shard=\"0\""), 11.0);
+    let parse = "shard=\"1\",stage=\"parse\"";
+    assert_eq!(value("warmpath_stage_seconds_bucket", &format!("{parse},le=\"0.000001\"")), 0.0);
+    assert_eq!(value("warmpath_stage_seconds_bucket", &format!("{parse},le=\"0.000002\"")), 2.0);
+    assert_eq!(value("warmpath_stage_seconds_bucket", &format!("{parse},le=\"60\"")), 2.0);
+    assert_eq!(value("warmpath_stage_seconds_count", parse), 3.0);
+    assert_eq!(value("warmpath_stage_seconds_sum", parse), 70.000003);
 }
 
 #[test]

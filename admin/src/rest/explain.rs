@@ -5,7 +5,7 @@ use super::status::{outcome_word, pair};
 use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::refusal::Refusal;
-use crate::routes::{Answered, Call};
+use crate::routes::{Answered, Call, Query, Route};
 use crate::why;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -18,6 +18,18 @@ use warmpath_core::table::{Service, Table};
 
 /// Decisions in an answer unless said otherwise.
 const LIMIT: u64 = 20;
+
+/// Rows of decisions.
+pub const ROUTES: &[Route] = &[Route::reports(
+    "/netlox/v1/config/ai/explain",
+    explain,
+    "where the last requests went and why, newest first",
+)
+.query(&[
+    Query::may("id", "the X-Request-Id of one request"),
+    Query::may("limit", "how many, at most; 20 unless said"),
+    Query::may("since", "the cursor of an earlier answer: only those after it"),
+])];
 
 /// The last decisions of all shards, newest first, or all that is known of one id. `cursor` is what to ask
 /// `since` for those after them.
@@ -152,6 +164,7 @@ fn candidate_part(candidate: &Shown, endpoints: &Endpoints) -> Value {
         "load": candidate.load,
         "cap": (candidate.cap != u32::MAX).then_some(candidate.cap),
         "untrusted": candidate.untrusted,
+        "unproven": candidate.unproven.map(|reason| reason.word()),
     })
 }
 

@@ -37,6 +37,7 @@ pub fn effective(service: &Service, now: Nanos) -> Option<Value> {
         "max_queue_depth": terms.queue.value,
         "max_queue_wait_ms": terms.wait.value / MILLISECOND,
         "tenant_max_share_pct": terms.tenant_share.value,
+        "fair": terms.fair,
         "effective_limit": limit,
         "inflight": admission.gate.out(),
         "queued": admission.gate.waiting(),

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::gateway::Gateway;
 use crate::kv::{KvEndpoint, endpoints};
 use crate::refusal::Refusal;
-use crate::routes::{Call, KvAsk};
+use crate::routes::{Call, KvAsk, Query, Route};
 use crate::trust::EndpointTrust;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -31,6 +31,36 @@ const PAGES_MAX: usize = 64;
 
 const SERVICE_WANTED: &str = "the number of a service";
 const ENDPOINT_WANTED: &str = "the index of an endpoint, counted from 0";
+
+const SERVICE: Query = Query::must("service_id", SERVICE_WANTED);
+const ENDPOINT: Query = Query::must("ep_idx", ENDPOINT_WANTED);
+
+/// Rows of what engines hold.
+pub const ROUTES: &[Route] = &[
+    Route::event_core(
+        "GET",
+        "/netlox/v1/config/ai/kv/status",
+        status,
+        "the event core, its sources and ranks",
+    ),
+    Route::event_core("GET", "/netlox/v1/config/ai/kv/inventory", inventory, "blocks of one endpoint").query(
+        &[
+            SERVICE,
+            ENDPOINT,
+            Query::may("rank", "one data-parallel rank"),
+            Query::may("tier", "gpu, host or disk"),
+            Query::may("limit", "how many, at most"),
+            Query::may("from", "where the page before ended"),
+        ],
+    ),
+    Route::event_core(
+        "POST",
+        "/netlox/v1/config/ai/kv/reacquire",
+        reacquire,
+        "take a drained stream over again",
+    )
+    .query(&[SERVICE, ENDPOINT]),
+];
 
 /// The index, and every endpoint of exact rules with all that the event core knows of it.
 pub fn status(gateway: &Gateway, _: &Call) -> Result<KvAsk, Refusal> {
@@ -246,7 +276,7 @@ fn inventory_answer(ask: &InventoryAsk, report: &SourceReport, listing: &Listing
     body.push_str("],");
     body.push_str(&head.to_string()[1..]);
     body.push('\n');
-    Answer { status: 200, content_type: "application/json", allow: None, body: body.into_bytes() }
+    Answer { status: 200, content_type: "application/json", header: None, body: body.into_bytes() }
 }
 
 /// One moment on both clocks.

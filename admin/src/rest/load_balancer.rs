@@ -2,34 +2,111 @@
 
 use crate::answer::Answer;
 use crate::change::Wanted;
-use crate::gateway::{Gateway, upserted};
+use crate::gateway::{Gateway, upserted_texts};
 use crate::health::disbelieved;
 use crate::refusal::Refusal;
-use crate::rest::gate;
-use crate::routes::{Answered, Call};
-use crate::rules::{Entry, Origin, RuleSet, Selection, address};
+use crate::rest::patch::patch;
+use crate::rest::{forms, gate};
+use crate::routes::{Answered, Call, Handler, Query, Route};
+use crate::rules::{Entry, Origin, RuleSet, Selection, address, address_of};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use warmpath_core::control::ShardReport;
 use warmpath_core::rule::body::readback;
 use warmpath_core::table::{Service, Table};
 
+const LIST: &str = "/netlox/v1/config/loadbalancer/all";
+const NAME: &str = "/netlox/v1/config/loadbalancer/name/{name}";
+const ID: &str = "/netlox/v1/config/loadbalancer/id/{id}";
+/// A rule by its address.
+pub const RULE: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
+const RANGE_RULE: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/portmax/{portmax}/protocol/{protocol}";
+const HOST_RANGE_RULE: &str = "/netlox/v1/config/loadbalancer/hosturl/{host}/externalipaddress/{ip}/port/{port}/portmax/{portmax}/protocol/{protocol}";
+const SOCKMAP: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/sockmapreset";
+const HOST_RULE: &str =
+    "/netlox/v1/config/loadbalancer/hosturl/{host}/externalipaddress/{ip}/port/{port}/protocol/{protocol}";
+const RULE_STATUS: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/status";
+const RULE_STATS: &str =
+    "/netlox/v1/config/loadbalancer/externalipaddress/{ip}/port/{port}/protocol/{protocol}/stats";
+
+/// What tells a rule from others of its address.
+const WHICH: &[Query] = &[
+    Query::may("model_name", "the rule's model_name, where several rules share the address"),
+    Query::may("path_prefix", "the rule's path_prefix, likewise"),
+    Query::may("bgp", "taken and without effect, since nothing is announced"),
+];
+
+/// Rows of rules.
+pub const ROUTES: &[Route] = &[
+    Route::change(
+        "POST",
+        "/netlox/v1/config/loadbalancer",
+        post,
+        "create a rule or replace the one of its key",
+    )
+    .takes(&forms::RULE),
+    Route::own(LIST, list, "all rules").gives(&forms::RULE_LIST),
+    Route::change("DELETE", LIST, delete_all, "delete all rules"),
+    Route::own(RULE, get, "one rule").query(WHICH),
+    Route::change("DELETE", RULE, delete, "delete one rule").query(WHICH),
+    Route::change(
+        "PATCH",
+        RULE,
+        patch,
+        "change names, selector, time limits or probes of a rule that is there",
+    )
+    .takes(&forms::PATCH)
+    .query(WHICH),
+    Route::own(RANGE_RULE, get, "one rule whose range of ports is its port alone").query(WHICH),
+    Route::change("DELETE", RANGE_RULE, delete, "delete it").query(WHICH),
+    Route::own(HOST_RANGE_RULE, get, "the same of a host").query(WHICH),
+    Route::change("DELETE", HOST_RANGE_RULE, delete, "delete it").query(WHICH),
+    Route::new(
+        "POST",
+        SOCKMAP,
+        Handler::Own(sockmap_reset),
+        "close connections relayed by the kernel: none is",
+    )
+    .gives(&forms::DROPPED)
+    .query(WHICH),
+    Route::own(HOST_RULE, get, "one rule of a host").query(WHICH),
+    Route::change("DELETE", HOST_RULE, delete, "delete one rule of a host").query(WHICH),
+    Route::own(RULE_STATUS, status, "health of one rule's endpoints").query(WHICH),
+    Route::reports(RULE_STATS, stats, "answers of one rule by endpoint and status class").query(WHICH),
+    Route::own(NAME, get_by_name, "the rule of this name"),
+    Route::change("DELETE", NAME, delete_by_name, "delete it"),
+    Route::own(ID, get_by_id, "the rule of this id"),
+    Route::change("DELETE", ID, delete_by_id, "delete it"),
+    Route::change("POST", "/netlox/v1/rules", apply, "create or replace a list of rules: all or none")
+        .takes(&forms::RULES)
+        .gives(&forms::APPLIED),
+];
+
 /// A change that a request asks for.
 type Asked = Result<Wanted, Refusal>;
 
 /// Creates a rule, or replaces the one of the same key.
 pub fn post(gateway: &Gateway, call: &Call) -> Asked {
-    Ok(Wanted::rules(gateway.with(&json_body(call)?)?))
+    Ok(Wanted::rules(gateway.with_text(&call.json()?, &call.text())?))
 }
 
 /// Creates or replaces a list of rules as one change: all or none. Those in force already are no fault.
 pub fn apply(gateway: &Gateway, call: &Call) -> Asked {
-    let Value::Array(bodies) = json_body(call)? else {
+    let Value::Array(bodies) = call.json()? else {
         return Err(Refusal::NotJson("an array of rule bodies is expected".into()));
     };
-    let (rules, changed) = upserted(&gateway.rules, &bodies, &gateway.outside.reading(Origin::Asked))?;
+    let raw: Vec<&RawValue> =
+        serde_json::from_slice(&call.body).map_err(|e| Refusal::NotJson(e.to_string()))?;
+    let texts: Vec<String> = raw.iter().map(|body| body.get().to_string()).collect();
+    let reading = gateway.outside.reading(Origin::Asked);
+    let (rules, changed) = upserted_texts(&gateway.rules, &bodies, &texts, &reading)?;
     let answer = Answer::json(200, &json!({"result": "Success", "changed": changed}));
-    Ok(Wanted { rules: (changed > 0).then_some(rules), answer })
+    Ok(Wanted { rules: (changed > 0).then_some(rules), answer, then: None })
 }
 
 /// All rules.
@@ -75,8 +152,8 @@ pub fn delete_by_id(gateway: &Gateway, call: &Call) -> Asked {
 }
 
 /// Deletes all rules.
-pub fn delete_all(_: &Gateway, _: &Call) -> Asked {
-    Ok(Wanted::rules(RuleSet::default()))
+pub fn delete_all(gateway: &Gateway, _: &Call) -> Asked {
+    Ok(Wanted::rules(gateway.rules.emptied()))
 }
 
 /// Health of a rule's endpoints.
@@ -145,10 +222,21 @@ fn service_of<'a>(table: &'a Table, entry: &Entry) -> Option<&'a Service> {
     services.iter().find(|s| s.rule.key == entry.rule.key).map(|s| &**s)
 }
 
-fn selected(rules: &RuleSet, call: &Call) -> Result<usize, Refusal> {
+/// Closes the connections that the kernel relays by itself, of which this gateway has none.
+fn sockmap_reset(gateway: &Gateway, call: &Call) -> Answered {
+    selected(&gateway.rules, call)?;
+    Ok(Answer::json(200, &json!({"droppedConnections": 0})))
+}
+
+/// The rule that a path and its query mean.
+pub fn selected(rules: &RuleSet, call: &Call) -> Result<usize, Refusal> {
     let host = call.param("host");
+    let (port, end) = (call.param("port"), call.param("portmax"));
+    if !matches!(end, "" | "0") && end != port {
+        return Err(Refusal::NoRule(format!("ports {port} to {end}; no rule has a range of ports")));
+    }
     rules.select(&Selection {
-        vip: address(call.param("ip"), call.param("port"), call.param("protocol"))?,
+        vip: address(call.param("ip"), port, call.param("protocol"))?,
         host: (!host.is_empty()).then_some(host),
         model: call.query("model_name"),
         path: call.query("path_prefix"),
@@ -176,21 +264,12 @@ fn shown(gateway: &Gateway, entry: &Entry) -> Value {
     for endpoint in body.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(address) = address_of(endpoint) else { continue };
         let state = service.endpoints.iter().find(|s| s.address() == address);
-        let word = match state.is_some_and(|s| service.is_healthy(s, now)) {
-            true => "active",
-            false => "inactive",
+        let word = match state {
+            Some(state) if state.is_drained() => "draining",
+            Some(state) if service.is_healthy(state, now) => "active",
+            _ => "inactive",
         };
         endpoint["state"] = word.into();
     }
     body
-}
-
-fn address_of(endpoint: &Value) -> Option<SocketAddr> {
-    let ip = endpoint.get("endpointIP")?.as_str()?.parse().ok()?;
-    let port = u16::try_from(endpoint.get("targetPort")?.as_u64()?).ok()?;
-    Some(SocketAddr::new(ip, port))
-}
-
-fn json_body(call: &Call) -> Result<Value, Refusal> {
-    serde_json::from_slice(&call.body).map_err(|e| Refusal::NotJson(e.to_string()))
 }

@@ -2,15 +2,19 @@
 
 use crate::answer::Answer;
 use crate::gateway::Gateway;
-use crate::routes::{Answered, Call};
+use crate::routes::{Answered, Call, Route};
 use serde_json::{Value, json};
 use warmpath_core::control::{DataPlane, ModelReport, ModelState, RefusedProfile};
+
+/// Rows of models.
+pub const ROUTES: &[Route] =
+    &[Route::own("/netlox/v1/config/ai/models", list, "models whose text can be tokenized")];
 
 /// Every model that a rule names or a request asked for, and the profiles that are not taken.
 pub fn list(gateway: &Gateway, _: &Call) -> Answered {
     let plane = &gateway.outside.data_plane;
     let models: Vec<Value> = plane.models().iter().map(model).collect();
-    let refused: Vec<Value> = plane.refused_profiles().iter().map(refusal).collect();
+    let refused: Vec<Value> = plane.registry().refused.iter().map(refusal).collect();
     Ok(Answer::json(200, &json!({"models": models, "refused_profiles": refused})))
 }
 
@@ -38,8 +42,9 @@ fn model(report: &ModelReport) -> Value {
 /// that are not taken.
 pub fn warnings(plane: &dyn DataPlane) -> Vec<String> {
     let models = plane.models().iter().filter_map(warning).collect();
-    let of = |refused: RefusedProfile| format!("kvprofiles/{} is not taken: {}", refused.file, refused.fault);
-    [models, plane.refused_profiles().into_iter().map(of).collect::<Vec<String>>()].concat()
+    let of =
+        |refused: &RefusedProfile| format!("kvprofiles/{} is not taken: {}", refused.file, refused.fault);
+    [models, plane.registry().refused.iter().map(of).collect::<Vec<String>>()].concat()
 }
 
 fn warning(report: &ModelReport) -> Option<String> {
@@ -66,6 +71,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use warmpath_core::control::{DrainPhase, InstallFault, ShardReport};
+    use warmpath_core::profile::registry::Registry;
     use warmpath_core::table::Table;
 
     struct Told(Vec<ModelReport>, Vec<RefusedProfile>);
@@ -85,8 +91,8 @@ mod tests {
             self.0.clone()
         }
 
-        fn refused_profiles(&self) -> Vec<RefusedProfile> {
-            self.1.clone()
+        fn registry(&self) -> Arc<Registry> {
+            Arc::new(Registry { refused: self.1.clone(), ..Registry::default() })
         }
     }
 

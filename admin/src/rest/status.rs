@@ -1,16 +1,30 @@
 //! Handlers that show the gateway: readiness, metrics, shards, receipts.
 
 use crate::answer::Answer;
+use crate::compat;
 use crate::gateway::Gateway;
 use crate::health;
 use crate::kv::endpoints;
 use crate::metrics::{self, Facts};
-use crate::rest::models;
-use crate::routes::{Answered, Call};
+use crate::refusal::Refusal;
+use crate::rest::{forms, maintenance, models};
+use crate::routes::{Answered, Call, Handler, Query, Route};
 use serde_json::{Value, json};
 use warmpath_core::Nanos;
 use warmpath_core::control::{Count, DrainPhase, KvReport, ShardReport};
 use warmpath_core::receipt::{Outcome, PairReceipt, Receipt};
+
+/// Rows of the gateway's state.
+pub const ROUTES: &[Route] = &[
+    Route::reports("/netlox/v1/status/ready", ready, "200 if requests are welcome, else 503 with reasons")
+        .gives(&forms::READY),
+    Route::new("GET", "/netlox/v1/metrics", Handler::AllReports(metrics), "Prometheus text").gives_text(),
+    Route::reports("/netlox/v1/shards", shards, "what each shard knows of itself"),
+    Route::reports("/netlox/v1/receipts", receipts, "recent requests").query(&[
+        Query::may("last", "how many, the newest; 50 unless said"),
+        Query::may("since", "the cursor of an earlier answer: only those after it"),
+    ]),
+];
 
 /// 200 while new requests are welcome, else 503; the same body for both. `warnings` are things to look at
 /// that don't stop service.
@@ -19,6 +33,7 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     if gateway.phase != DrainPhase::Serving {
         reasons.push("the gateway is going down".to_string());
     }
+    reasons.extend(maintenance::reason(gateway));
     if reports.is_empty() {
         reasons.push("no shard answers".to_string());
     }
@@ -26,37 +41,56 @@ pub fn ready(gateway: &Gateway, _: &Call, reports: &[ShardReport]) -> Answered {
     let mut warnings = boot.notes.clone();
     warnings.extend(gateway.persist_fault.clone());
     warnings.extend(gateway.rules.warnings());
+    warnings.extend(compat::warnings(&gateway.table));
     warnings.extend(health::warnings(&gateway.table));
+    warnings.extend(maintenance::warnings(gateway));
     warnings.extend(models::warnings(&*gateway.outside.data_plane));
     let ready = reasons.is_empty();
-    let body = json!({
+    let mut body = json!({
         "ready": ready,
         "reasons": reasons,
         "warnings": warnings,
         "generation": gateway.table.generation,
         "rules": gateway.rules.entries().len(),
         "boot": {
+            "profile": "strict",
             "snapshot_found": boot.snapshot_found,
+            "succeeded": true,
+            "generation": boot.generation,
             "quarantine_path": boot.quarantine_path,
+            "legacy_fallback": false,
             "degraded": boot.quarantine_path.is_some(),
         },
+        "external_dependencies": [],
+        "ebpf_attachments": [],
+        "auto_persist": true,
         "last_persist": {"succeeded": gateway.persist_fault.is_none(), "error": gateway.persist_fault},
+        "last_restore": gateway.last_restore.map(|(at, generation)| {
+            json!({"succeeded": true, "at": at.as_secs(), "generation": generation})
+        }),
     });
+    body.as_object_mut().into_iter().for_each(|body| body.extend(maintenance::state(gateway, reports)));
     Ok(Answer::json(if ready { 200 } else { 503 }, &body))
 }
 
 /// Prometheus text.
 pub fn metrics(gateway: &Gateway, _: &Call, reports: &[ShardReport], kv: Option<&KvReport>) -> Answered {
+    if !gateway.serves_metrics {
+        return Err(Refusal::MetricsOff);
+    }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let facts = Facts {
         table: &gateway.table,
         phase: gateway.phase,
+        maintenance: gateway.out_of_service.maintenance.is_some(),
+        connections: gateway.outside.environment.connections,
         now: (gateway.outside.now)(),
         wall: (gateway.outside.wall)(),
         resident: metrics::resident(&status),
         reports,
         kv,
         kv_endpoints: &endpoints(&gateway.table, kv),
+        attest: &gateway.attestor.borrow().facts((gateway.outside.now)()),
         scrapes: gateway.scrapers.borrow().counts(),
     };
     Ok(Answer::metrics(metrics::render(&facts)))
@@ -93,7 +127,8 @@ pub fn receipts(gateway: &Gateway, call: &Call, reports: &[ShardReport]) -> Answ
     Ok(Answer::json(200, &json!({"receipts": shown, "cursor": cursor})))
 }
 
-fn shard(report: &ShardReport) -> Value {
+/// A shard without its receipts.
+pub fn shard(report: &ShardReport) -> Value {
     let counts: serde_json::Map<_, _> =
         report.counts.iter().map(|(c, n)| (count_word(*c).to_string(), json!(n))).collect();
     json!({
@@ -176,6 +211,7 @@ pub fn count_word(count: Count) -> &'static str {
         Count::Overflowed => "overflowed",
         Count::SlowClients => "slow_clients",
         Count::Ejections => "ejections",
+        Count::AcceptsHeld => "accepts_held",
         Count::BreakerOpenings => "breaker_openings",
         Count::BreakerClosings => "breaker_closings",
         Count::BreakerHeals => "breaker_heals",

@@ -268,7 +268,7 @@ fn an_admin_address_that_others_reach_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path());
     options.admin = ([0, 0, 0, 0], 0).into();
-    assert!(start_fault(&options).contains("has no login"));
+    assert!(start_fault(&options).contains("--admin-tokens FILE"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     options.admin = taken.local_addr().unwrap();
     assert!(start_fault(&options).contains("choose another with --admin"));

@@ -4,7 +4,7 @@ use super::*;
 use crate::fake::disk::MemoryDisk;
 
 fn snapshot(generation: u64) -> Snapshot {
-    Snapshot { generation, rules: vec![json!({"n": generation})] }
+    Snapshot { generation, rules: vec![json!({"n": generation})], ..Snapshot::default() }
 }
 
 /// A change as [`crate::gateway`] makes it; true when it may be acknowledged.

@@ -23,7 +23,6 @@ mod value;
 
 pub use checkpoint::Scheme;
 pub use model::{Desk, Model, Plan, Prompt, Request};
-pub use profile::Profile;
 pub use request::{Api, Beside, Clock, CompletionsBos, ContentShape, Policy, beside};
 pub use shared::Checkpoints;
 pub use template::{Date, Template};

@@ -3,9 +3,9 @@
 //! their names, bounds and reading; the only module here that touches a disk.
 
 pub mod registry;
+mod trusted;
 
 use crate::model::Model;
-use crate::profile::Profile;
 use crate::request::{CompletionsBos, Policy};
 use crate::template::{Template, TemplateFault, Verified};
 use crate::tokenizer::{Choice, Tokenizer, TokenizerFault};
@@ -13,6 +13,8 @@ use serde_json::Value;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use trusted::Distrust;
+use warmpath_core::profile::{Profile, slug};
 
 /// The largest `tokenizer.json` that is read, in bytes.
 pub const LARGEST: u64 = 64 << 20;
@@ -53,6 +55,8 @@ pub enum LoadFault {
         /// Why.
         error: io::Error,
     },
+    /// A file of the registry is not trusted.
+    Distrust(Distrust),
     /// The tokenizer.
     Tokenizer(TokenizerFault),
     /// The chat template.
@@ -85,6 +89,7 @@ impl fmt::Display for LoadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadFault::File { path, error } => write!(f, "{} can't be read: {error}", path.display()),
+            LoadFault::Distrust(distrust) => distrust.fmt(f),
             LoadFault::Tokenizer(fault) => fault.fmt(f),
             LoadFault::Template(fault) => fault.fmt(f),
             LoadFault::Config(what) => write!(f, "tokenizer_config.json: {what}"),
@@ -119,24 +124,25 @@ impl From<TemplateFault> for LoadFault {
     }
 }
 
-/// The name of a model's folder.
-pub fn folder_name(model: &str) -> String {
-    model.replace('/', "__")
-}
-
 /// The folder of a model below `root`: its name with `__` for each slash.
 pub fn folder(root: &Path, model: &str) -> PathBuf {
-    root.join("tokenizers").join(folder_name(model))
+    root.join("tokenizers").join(slug(model))
 }
 
 impl Files {
     /// Reads a folder. Only `tokenizer.json` must be there.
     pub fn read(folder: &Path) -> Result<Files, LoadFault> {
+        let path = folder.join("tokenizer.json");
+        let tokenizer = bytes(&path, LARGEST)?.ok_or_else(|| LoadFault::missing(&path))?;
+        Ok(Files { tokenizer, ..Files::beside(folder)? })
+    }
+
+    /// What stands beside `tokenizer.json`, as far as it is there.
+    fn beside(folder: &Path) -> Result<Files, LoadFault> {
         let read = |name: &str| bytes(&folder.join(name), LARGEST);
-        let missing = || LoadFault::missing(&folder.join("tokenizer.json"));
         let template = read("chat_template.jinja")?.map(String::from_utf8).transpose();
         Ok(Files {
-            tokenizer: read("tokenizer.json")?.ok_or_else(missing)?,
+            tokenizer: Vec::new(),
             config: read("tokenizer_config.json")?,
             model: read("config.json")?,
             template: template.map_err(|_| LoadFault::Config("chat_template.jinja is not UTF-8".into()))?,
@@ -144,18 +150,22 @@ impl Files {
         })
     }
 
-    /// Puts what a profile pins in the place of the folder's own.
-    pub fn pin(mut self, registry: &Path, profile: &Profile) -> Result<Files, LoadFault> {
-        if let Some(artifact) = profile.tokenizer() {
-            self.tokenizer = registry::pinned(registry, &artifact)?;
-        }
+    /// Reads a folder of which a profile pins some files in the registry below `root`. Where the tokenizer is pinned,
+    /// none must be there.
+    pub fn read_under(folder: &Path, root: &Path, profile: &Profile) -> Result<Files, LoadFault> {
+        let mut files = match profile.tokenizer() {
+            Some(artifact) => {
+                Files { tokenizer: registry::pinned(root, &artifact)?, ..Files::beside(folder)? }
+            }
+            None => Files::read(folder)?,
+        };
         if let Some(artifact) = profile.template() {
-            let template = String::from_utf8(registry::pinned(registry, &artifact)?);
-            self.template =
+            let template = String::from_utf8(registry::pinned(root, &artifact)?);
+            files.template =
                 Some(template.map_err(|_| LoadFault::profile(profile, "the template is not UTF-8"))?);
         }
-        self.profile = Some(profile.clone());
-        Ok(self)
+        files.profile = Some(profile.clone());
+        Ok(files)
     }
 
     /// A model of these files. What they say of special tokens is added to `policy`, whose own word goes first.
@@ -169,7 +179,7 @@ impl Files {
         let tokenizer = Tokenizer::load(&self.tokenizer, choice)?;
         policy.chats_by_template &= !self.is_encoded(&tokenizer, policy.encoded)?;
         if let Some(profile) = &self.profile {
-            profile.apply(&mut policy);
+            crate::profile::apply(profile, &mut policy);
         }
         if let Some(token) = added(&config).find(|token| tokenizer.id_of(token).is_none()) {
             return Err(LoadFault::TokenAdded(token.to_string()));
@@ -200,7 +210,7 @@ impl Files {
 impl Files {
     /// Whether engines encode this model's chats by code of their own.
     fn is_encoded(&self, tokenizer: &Tokenizer, encoded: &[&str]) -> Result<bool, LoadFault> {
-        if let Some(own) = self.profile.as_ref().and_then(Profile::model_type) {
+        if let Some(own) = self.profile.as_ref().and_then(|profile| profile.model_type.as_deref()) {
             return Ok(encoded.contains(&own));
         }
         let Some(bytes) = &self.model else {
@@ -233,7 +243,7 @@ impl LoadFault {
     }
 
     fn profile(profile: &Profile, what: &str) -> LoadFault {
-        LoadFault::Profile { file: profile.id().into(), what: what.into() }
+        LoadFault::Profile { file: profile.id.clone(), what: what.into() }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::request::{
 };
 use crate::shared::{Checkpoints, Trust};
 use crate::template::{Date, RenderFault, Template};
-use crate::tokenizer::{Around, Boundary, Tokenizer};
+use crate::tokenizer::{Around, Boundary, Recent, Tokenizer};
 use crate::turn::Raw;
 use minijinja::value::Value;
 use std::sync::Arc;
@@ -88,9 +88,18 @@ pub struct Desk {
     pub reused: u64,
     scratch: Scratch,
     ids: Vec<u32>,
-    recent: Vec<u32>,
+    /// Tokens behind the last full block.
+    pending: Vec<u32>,
+    words: Recent,
     /// The messages of a chat, each with the hash of all up to it.
     messages: Vec<(Raw, json::Value)>,
+}
+
+impl Desk {
+    /// Another one, with the words that its thread met last.
+    pub fn renewed(self) -> Desk {
+        Desk { words: self.words, ..Desk::default() }
+    }
 }
 
 impl Model {
@@ -267,7 +276,7 @@ impl Model {
             Input::Tokens(ids) => return Ok(ids.clone()),
         };
         let mut ids = around.before.clone();
-        self.tokenizer.encode(text, &mut ids).map_err(|_| Decline::Encode)?;
+        self.tokenizer.encode(text, &mut Recent::default(), &mut ids).map_err(|_| Decline::Encode)?;
         ids.extend_from_slice(&around.behind);
         Ok(ids)
     }
@@ -283,7 +292,7 @@ impl Model {
         let begin = from.map_or(0, |cut| cut.start);
         let piece = text.get(begin..end).ok_or(Decline::Encode)?;
         naming.ids.clear();
-        self.tokenizer.encode(piece, naming.ids).map_err(|_| Decline::Encode)?;
+        self.tokenizer.encode(piece, naming.words, naming.ids).map_err(|_| Decline::Encode)?;
         let behind = match from {
             None => 0,
             Some(cut) if naming.ids.first() == Some(&cut.id) => 1,
@@ -364,7 +373,8 @@ struct Naming<'a> {
     size: u64,
     keys: &'a mut Vec<BlockKey>,
     ids: &'a mut Vec<u32>,
-    recent: &'a mut Vec<u32>,
+    words: &'a mut Recent,
+    pending: &'a mut Vec<u32>,
     tokens: &'a mut u64,
 }
 
@@ -377,22 +387,22 @@ impl<'a> Naming<'a> {
         desk: &'a mut Desk,
     ) -> Result<Naming<'a>, Decline> {
         let contract = scheme.contract();
-        let Desk { keys, tokens, reused, scratch, ids, recent, .. } = desk;
+        let Desk { keys, tokens, reused, scratch, ids, pending, words, .. } = desk;
         keys.clear();
-        recent.clear();
+        pending.clear();
         *reused = known.map_or(0, |known| known.tokens);
         *tokens = *reused;
         let chain = match known {
             None => contract.chain(extras, scratch)?,
             Some(known) => {
                 keys.extend_from_slice(&known.keys);
-                recent.extend_from_slice(&known.pending);
+                pending.extend_from_slice(&known.pending);
                 let mut chain = contract.resume(known.chain, extras, scratch)?;
                 chain.feed(&known.pending, |key, _| keys.push(key));
                 chain
             }
         };
-        Ok(Naming { chain, size: contract.block_size().tokens() as u64, keys, ids, recent, tokens })
+        Ok(Naming { chain, size: contract.block_size().tokens() as u64, keys, ids, words, pending, tokens })
     }
 
     fn only(mut self, ids: &[u32]) -> Result<(), Decline> {
@@ -406,11 +416,11 @@ impl<'a> Naming<'a> {
         *self.tokens += tokens.len() as u64;
         let behind = (*self.tokens - self.chain.checkpoint().blocks * self.size) as usize;
         if tokens.len() >= behind {
-            self.recent.clear();
-            self.recent.extend_from_slice(&tokens[tokens.len() - behind..]);
+            self.pending.clear();
+            self.pending.extend_from_slice(&tokens[tokens.len() - behind..]);
         } else {
-            self.recent.extend_from_slice(tokens);
-            self.recent.drain(..self.recent.len() - behind);
+            self.pending.extend_from_slice(tokens);
+            self.pending.drain(..self.pending.len() - behind);
         }
     }
 
@@ -425,7 +435,7 @@ impl<'a> Naming<'a> {
     fn prefix(&self) -> Prefix {
         Prefix {
             tokens: *self.tokens,
-            pending: self.recent.as_slice().into(),
+            pending: self.pending.as_slice().into(),
             keys: self.keys.as_slice().into(),
             chain: self.chain.checkpoint(),
         }

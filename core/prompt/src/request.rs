@@ -13,17 +13,10 @@ pub(crate) use chat::{conversation, frame, message};
 pub(crate) use completion::{Given, prompt};
 
 use crate::decline::Decline;
+pub use warmpath_core::profile::Api;
+
 use warmpath_core::engine::{Engine, Named};
 use warmpath_parser::json::{JsonLimits, Kind, Member, Members, Value, peek, text};
-
-/// Which of the two APIs a body is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
-    /// `/v1/chat/completions`.
-    Chat,
-    /// `/v1/completions`.
-    Completions,
-}
 
 /// How an engine hands the text parts of a content to the template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::checkpoint::{Key, Prefix};
 use crate::turn::Turn;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Parts of a store; two threads meet in one of them once in so many times.
@@ -174,6 +174,12 @@ impl Hasher for Plain {
     fn write_u64(&mut self, value: u64) {
         self.0 = value;
     }
+}
+
+/// The next number of a tokenizer, by which threads tell theirs apart; 16 million go by before one comes again.
+pub(crate) fn numbered() -> u32 {
+    static READ: AtomicU32 = AtomicU32::new(0);
+    1 + READ.fetch_add(1, Ordering::Relaxed) % 0xff_ffff
 }
 
 /// Whether a fast tokenizer, or going on with a rendering, is trusted. It ends once and for all; each reader decides by itself, so relaxed.

@@ -1,12 +1,15 @@
-//! Text into token ids, by the two tokenizers that engines use: `tokenizers`, the reference, and `fastokens`,
-//! some fifty times faster, which must have agreed with the reference at load and stays watched. Owns the choice
-//! between them; must never use the fast one again once it differed, and never start a thread that stays.
+//! Text into token ids, by the tokenizer that engines use, `tokenizers`, which is the reference, and a fast one, which
+//! must have agreed with the reference at load and stays watched: this repository's where it knows the kind, else
+//! `fastokens`. Owns the choice between them; must never use the fast one again once it differed, and never start a
+//! thread that stays.
 
 mod boundary;
+mod byte_level;
 mod corpus;
 mod fast;
 
 pub use boundary::{Boundaries, Boundary, Unsafe};
+pub use byte_level::Recent;
 
 use crate::shared::Trust;
 use fast::Fast;
@@ -154,20 +157,22 @@ impl Tokenizer {
         Ok(Tokenizer { reference, fast, rare, trust: Trust::default(), refusal, around, boundaries })
     }
 
-    /// Appends the ids of `text`; added tokens in it are recognized, none are put around it.
-    pub fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeFault> {
+    /// Appends the ids of `text`; added tokens in it are recognized, none are put around it. `recent` are the words
+    /// that the calling thread met last, which are not read anew.
+    pub fn encode(&self, text: &str, recent: &mut Recent, out: &mut Vec<u32>) -> Result<(), EncodeFault> {
         match &self.fast {
-            Some(fast) if self.trust.holds() && !self.is_rare(text) => fast.encode(text, out),
+            Some(fast) if self.trust.holds() && !self.is_rare(text) => fast.encode(text, recent, out),
             _ => encode(&self.reference, text, out),
         }
     }
 
-    /// Makes the calling thread ready, so that its first text costs what later ones do: the fast tokenizer copies its
-    /// table of words for each thread, 16 MiB for a vocabulary of 150,000. That takes 2 to 5 ms, and 40 where a
-    /// virtual machine has to get the memory from its host. A thread keeps the tables of the four tokenizers used last.
+    /// Makes the calling thread ready, so that its first text costs what later ones do: `fastokens` copies its table
+    /// of words for each thread, 16 MiB for a vocabulary of 150,000. That takes 2 to 5 ms, and 40 where a virtual
+    /// machine has to get the memory from its host. A thread keeps the tables of the four tokenizers used last. This
+    /// repository's has nothing to set up.
     pub fn warm(&self) {
         // A text that fails here fails again where it is asked for.
-        let _ = self.encode(corpus::WARMING, &mut Vec::new());
+        let _ = self.encode(corpus::WARMING, &mut Recent::default(), &mut Vec::new());
     }
 
     fn is_rare(&self, text: &str) -> bool {
@@ -219,7 +224,7 @@ fn encode(reference: &tokenizers::Tokenizer, text: &str, out: &mut Vec<u32>) -> 
 
 fn agree(fast: &Fast, reference: &tokenizers::Tokenizer, text: &str) -> bool {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let both = (fast.encode(text, &mut ours), encode(reference, text, &mut theirs));
+    let both = (fast.encode(text, &mut Recent::default(), &mut ours), encode(reference, text, &mut theirs));
     both.0.is_ok() == both.1.is_ok() && ours == theirs
 }
 
@@ -232,11 +237,16 @@ fn fast(
     if choice == Choice::Reference {
         return Err(Refusal::Chosen);
     }
-    let fast = Fast::load(document).map_err(Refusal::Unsupported)?;
     let added: Vec<&str> = boundaries.tokens().map(|(token, _)| token).collect();
-    match corpus::samples(&added).into_iter().find(|text| !agree(&fast, reference, text)) {
+    let samples = corpus::samples(&added);
+    let difference = |fast: &Fast| samples.iter().find(|text| !agree(fast, reference, text));
+    if let Some(own) = Fast::own(&document).filter(|own| difference(own).is_none()) {
+        return Ok(own);
+    }
+    let fast = Fast::foreign(document).map_err(Refusal::Unsupported)?;
+    match difference(&fast) {
         None => Ok(fast),
-        Some(text) => Err(Refusal::Differed { text }),
+        Some(text) => Err(Refusal::Differed { text: text.clone() }),
     }
 }
 

@@ -163,6 +163,39 @@ pub struct Record {
     pub sha256: String,
 }
 
+/// How far a tuple is supported here, and what decided it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promotion {
+    /// How far.
+    pub word: PromotionWord,
+    /// The file that tells who decided it by which gates, below `perf/results/`.
+    pub record: Record,
+}
+
+/// How far a tuple is supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromotionWord {
+    /// It was seen.
+    Observed,
+    /// It is to be.
+    Candidate,
+    /// It is.
+    Validated,
+    /// It can't be.
+    Blocked,
+    /// It was.
+    Deprecated,
+}
+
+impl PromotionWord {
+    /// As in the catalog.
+    pub const fn word(self) -> &'static str {
+        ["observed", "candidate", "validated", "blocked", "deprecated"][self as usize]
+    }
+}
+
 /// What somebody else says of the tuple. It counts for nothing here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -29,6 +29,13 @@ pub enum CatalogFault {
         /// What is wrong.
         problem: RecordProblem,
     },
+    /// The record of a promotion is none.
+    Promotion {
+        /// From 0.
+        row: usize,
+        /// What is wrong.
+        problem: RecordProblem,
+    },
 }
 
 /// One gate of one capability of one row.
@@ -71,6 +78,7 @@ impl fmt::Display for CatalogFault {
                 write!(f, "rows[{row}].tuple: that of rows[{first}]; make them one row")
             }
             CatalogFault::Record { place, problem } => write!(f, "{place}: {problem}"),
+            CatalogFault::Promotion { row, problem } => write!(f, "rows[{row}].promotion.record: {problem}"),
         }
     }
 }

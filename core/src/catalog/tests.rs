@@ -196,3 +196,21 @@ fn only_the_very_tuple_is_found() {
     });
     assert_eq!(catalog.find(&far), Lookup::Absent { nearest: Vec::new() });
 }
+
+#[test]
+fn a_promotion_has_a_record_of_its_own_and_gates_give_none() {
+    assert_eq!(Catalog::parse(&good()).expect("a catalog").rows[0].promotion, None);
+    let promoted = |promotion: &str| {
+        good().replace(r#""capabilities""#, &format!(r#""promotion": {promotion}, "capabilities""#))
+    };
+    let record = |file: &str| {
+        format!(r#"{{"word": "validated", "record": {{"file": "{file}", "sha256": "{DIGEST}"}}}}"#)
+    };
+    let promotion =
+        Catalog::parse(&promoted(&record("perf/results/a.md"))).expect("a catalog").rows[0].promotion.clone();
+    assert_eq!(promotion.map(|own| own.word.word()), Some("validated"));
+    let fault = refused(&promoted(&record("README.md")));
+    assert!(matches!(fault, CatalogFault::Promotion { row: 0, problem: RecordProblem::File(_) }), "{fault}");
+    refused(&promoted(r#"{"word": "validated"}"#));
+    refused(&promoted(&record("perf/results/a.md").replace("validated", "supported")));
+}

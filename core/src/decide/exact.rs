@@ -18,6 +18,7 @@ pub use miss::{Miss, ZeroHits, zero_hits};
 
 use super::Reason;
 use super::tuning::{LbMode, Tuning};
+use crate::attest;
 use crate::block::BlockSize;
 use crate::fleet::Excluded;
 use law::Sums;
@@ -60,6 +61,8 @@ pub struct Candidate {
     pub fenced: bool,
     /// It is left out because its answers contradict what was predicted: `fenced` is true too.
     pub untrusted: bool,
+    /// It is left out because this is not proven of it, under a rule with a model profile: `fenced` is true too.
+    pub unproven: Option<attest::Reason>,
 }
 
 /// What one decision knows.
@@ -209,8 +212,7 @@ impl<'q, 'a> Pool<'q, 'a> {
             return Err(Miss::Excluded);
         }
         if self.open().all(|(_, c)| c.fenced) {
-            let trusts_none = self.open().all(|(_, c)| c.untrusted);
-            return Err(if trusts_none { Miss::Untrusted } else { Miss::Fenced });
+            return Err(self.left_out());
         }
         let loads = || self.open().map(|(_, c)| c.load);
         match self.question.tuning.load_guard {
@@ -218,6 +220,16 @@ impl<'q, 'a> Pool<'q, 'a> {
                 Err(Miss::LoadGuard)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Why all are left out: what is lacking of the first, where each lacks some proof.
+    fn left_out(&self) -> Miss {
+        let unproven = self.open().next().and_then(|(_, c)| c.unproven);
+        match unproven.filter(|_| self.open().all(|(_, c)| c.unproven.is_some())) {
+            Some(reason) => Miss::Unproven(reason),
+            None if self.open().all(|(_, c)| c.untrusted) => Miss::Untrusted,
+            None => Miss::Fenced,
         }
     }
 
@@ -486,6 +498,9 @@ fn joined(one: Candidate, other: Candidate) -> Candidate {
         spread: runs[0] - least,
         promised: one.promised.max(other.promised),
         held: one.held.saturating_add(other.held),
+        // Which of them serves the request nobody knows.
+        fenced: one.fenced || other.fenced,
+        unproven: one.unproven.or(other.unproven),
         ..one
     }
 }

@@ -126,6 +126,7 @@ mod tests {
             available: true,
             load: *load,
             queued: *queued,
+            capacity: None,
             weight: 1,
             backup: false,
         };

@@ -22,7 +22,7 @@ fn addresses(n: usize) -> Vec<String> {
 }
 
 fn fleet(n: usize) -> Vec<EndpointView> {
-    vec![EndpointView { available: true, load: 0, queued: None, weight: 1, backup: false }; n]
+    vec![EndpointView { available: true, load: 0, queued: None, capacity: None, weight: 1, backup: false }; n]
 }
 
 /// A key that spreads as hashes do.
@@ -331,6 +331,30 @@ fn a_client_goes_to_one_endpoint_and_clients_spread() {
 }
 
 /// Selector 9: prefix, else session, else the least to do, what waits in the engine counted.
+/// Of engines with different caches each has requests in proportion to its blocks; one that tells none, and one whose
+/// figure is old, count as the mean of those that tell.
+#[test]
+fn gpu_aware_weighs_what_is_to_do_by_the_blocks_of_the_cache() {
+    let service = service(json!({"sel": 9}), &addresses(3));
+    let mut fleet = fleet(3);
+    for (capacities, shares) in [
+        ([Some(100), Some(200), Some(300)], [10, 20, 30]),
+        ([Some(100), None, Some(300)], [10, 20, 30]),
+        ([None; 3], [20, 20, 20]),
+        ([Some(0), Some(1), Some(1)], [20, 20, 20]),
+    ] {
+        fleet.iter_mut().zip(capacities).for_each(|(endpoint, capacity)| {
+            (endpoint.load, endpoint.queued, endpoint.capacity) = (0, Some(0), capacity);
+        });
+        let mut turn = Turn::default();
+        for _ in 0..60 {
+            let decision = decide(&service, &Facts::default(), &fleet, &mut turn).unwrap();
+            fleet[decision.endpoint].load += 1;
+        }
+        assert_eq!(fleet.iter().map(|endpoint| endpoint.load).collect::<Vec<_>>(), shares, "{capacities:?}");
+    }
+}
+
 #[test]
 fn a_prefix_goes_before_a_session_and_without_both_the_least_to_do_serves() {
     let service = service(json!({"sel": 9}), &addresses(8));

@@ -18,18 +18,26 @@ pub(super) fn least_connections(open: &Open, turn: &mut Turn) -> Option<Decision
     Some(open.decision(index, Reason::LeastLoad, u32::MAX))
 }
 
-/// Fewest requests in flight and waiting in the engine; among equals the next in turn. Of an engine that does not tell what
-/// waits in it, as much as in the mean of those that do.
+/// Fewest requests in flight and waiting in the engine, for the blocks that its cache has; among equals the next in turn.
+/// Of an engine that does not tell one of the two, as much as in the mean of those that do.
 pub(super) fn least_to_do(open: &Open, turn: &mut Turn) -> Option<Decision> {
-    let (told, sum) = open
-        .indices(0)
-        .filter_map(|i| open.fleet[i].queued)
-        .fold((0u64, 0u64), |(told, sum), queued| (told + 1, sum + u64::from(queued)));
-    let mean = sum / told.max(1);
-    let to_do = |i: &usize| u64::from(open.load(*i)) + open.fleet[*i].queued.map_or(mean, u64::from);
+    let queued = mean(open.indices(0).filter_map(|i| open.fleet[i].queued));
+    let capacity = mean(open.indices(0).filter_map(|i| open.fleet[i].capacity)).max(1);
+    let to_do = |i: &usize| {
+        let own = &open.fleet[*i];
+        let requests = u64::from(own.load) + own.queued.map_or(queued, u64::from);
+        // In millionths of a request for a block: below 2^84.
+        u128::from(requests) * 1_000_000 * u128::from(capacity)
+            / own.capacity.map_or(capacity, u64::from).max(1) as u128
+    };
     let index = open.indices(turn.next as usize).min_by_key(to_do)?;
     turn.next = index as u32 + 1;
     Some(open.decision(index, Reason::LeastLoad, u32::MAX))
+}
+
+fn mean(told: impl Iterator<Item = u32>) -> u64 {
+    let (count, sum) = told.fold((0u64, 0u64), |(count, sum), value| (count + 1, sum + u64::from(value)));
+    sum / count.max(1)
 }
 
 /// Smooth weighted round robin as nginx does it: every open endpoint gains its weight, the richest is chosen

@@ -1,12 +1,17 @@
 //! The questions that each engine's file answers. Owns the list and what silence means: an engine that has no
 //! such thing; must never hold an answer of an engine.
 
+use super::attest::Questions;
 use super::contract::{ContractFault, Recipe, Terms};
+use super::launch::{LaunchAsk, LaunchFault, LaunchFlags, LaunchLine};
 use super::pairing::Pairing;
 use super::telemetry::Telemetry;
 use super::text::{Looped, Named, TextTerms};
 use super::{Algo, Version};
 use crate::block::{BlockSize, Digest};
+
+/// What starts an engine, or why nothing does.
+pub(super) type Launch = fn(&LaunchAsk<'_>) -> Result<LaunchLine, LaunchFault>;
 
 /// One engine's answers.
 pub(super) struct Answers {
@@ -26,8 +31,6 @@ pub(super) struct Answers {
     pub bootstrap_port: bool,
     /// A rank that holds a block has all blocks before it.
     pub prefix_closed: bool,
-    /// Its counters, in Prometheus text at `/metrics`, of prompt tokens looked up in the prefix cache and found there.
-    pub prefix_counters: Option<[&'static str; 2]>,
     /// A request can name its rank in `X-Data-Parallel-Rank`.
     pub takes_rank: bool,
     /// The base model and the adapter that a request's `model` names together, if it does.
@@ -38,6 +41,14 @@ pub(super) struct Answers {
     pub pairing: Option<Pairing>,
     /// Where it tells its load.
     pub telemetry: Option<Telemetry>,
+    /// What it is asked before a rule with a model profile routes by its blocks.
+    pub questions: Option<Questions>,
+    /// The line that starts it so that it can be trusted.
+    pub launch: Option<Launch>,
+    /// The folder of its probe fixtures within a profile's; empty: that itself.
+    pub probe_folder: &'static str,
+    /// The arguments that decide what its caches look like.
+    pub flags: LaunchFlags,
     /// Which versions name all blocks alike: equal numbers, equal names.
     pub family: fn(Version) -> usize,
     /// Refuses terms that no version can have.
@@ -59,7 +70,6 @@ impl Answers {
         event_port: false,
         bootstrap_port: false,
         prefix_closed: false,
-        prefix_counters: None,
         takes_rank: false,
         split_model: |_| None,
         // Text parts are joined before any template sees them, as in TensorRT-LLM.
@@ -74,6 +84,10 @@ impl Answers {
         },
         pairing: None,
         telemetry: None,
+        questions: None,
+        launch: None,
+        probe_folder: "",
+        flags: LaunchFlags::NONE,
         family: |_| 0,
         check: |_| Ok(()),
         told: |recipe, _| recipe,

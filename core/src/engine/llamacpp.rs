@@ -7,7 +7,7 @@ use super::telemetry::{Capacity, Gauges, Telemetry};
 /// What it answers: no events, no prefill/decode, no ranks.
 pub(super) const ANSWERS: Answers = Answers {
     name: "llamacpp",
-    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page), lookups: None }),
     ..Answers::SILENT
 };
 

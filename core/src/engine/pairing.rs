@@ -147,6 +147,26 @@ impl Pairing {
         (self.decode)(body, terms, given, out);
     }
 
+    /// The bodies of both legs of a request, prefill's first, in rooms drawn by 64 random bits; `None`: no pair can serve
+    /// it. For engines that meet: what decode is handed it has from there.
+    pub fn legs(
+        &self,
+        bytes: &[u8],
+        bootstrap: SocketAddr,
+        pin: Option<Pin>,
+        random: u64,
+    ) -> Option<[Vec<u8>; 2]> {
+        let mut members = Members::new();
+        peek(bytes, &mut members, JsonLimits::default()).ok()?;
+        let body = Body { bytes, members: &members };
+        let rooms = Rooms::draw(random, self.admit(&body).ok()?, pin);
+        let terms = PairTerms { rooms, bootstrap, connector: Connector::Answered };
+        let mut legs = [Vec::new(), Vec::new()];
+        self.prefill_body(&body, &terms, &mut legs[0]);
+        self.decode_body(&body, &terms, None, &mut legs[1]);
+        Some(legs)
+    }
+
     /// Whether a decode endpoint serves a request that no prefill went before, with the client's own body.
     pub fn decodes_alone(&self) -> bool {
         self.order == Order::PrefillFirst

@@ -1,11 +1,14 @@
 //! SGLang's page hashes, 0.5.18 to 0.5.23: SHA-256 over the parent's digest and the tokens as little-endian
 //! words, without a seed. Owns salts, namespaces and the form of wide ids, by version.
 
+mod attest;
+mod launch;
 mod pairing;
 
 use super::answers::Answers;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Start, Terms};
 use super::extras::{BlockExtra, Decline};
+use super::launch::LaunchFlags;
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
 use super::text::{Looped, Named, TextTerms, ToolForm};
@@ -39,7 +42,16 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
-    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page), lookups: None }),
+    questions: Some(attest::QUESTIONS),
+    launch: Some(launch::line),
+    probe_folder: "sglang",
+    flags: LaunchFlags {
+        block_size: Some("--page-size"),
+        ranks: Some("--dp-size"),
+        dtype: Some("--dtype"),
+        max_len: Some("--context-length"),
+    },
     family,
     check,
     told,

@@ -4,7 +4,7 @@
 
 mod prometheus;
 
-use prometheus::samples;
+pub(super) use prometheus::samples;
 use serde::Deserialize;
 
 /// A moment of one engine, all ranks together.
@@ -25,6 +25,8 @@ pub struct Telemetry {
     /// What to `GET` where requests go.
     pub path: &'static str,
     pub(super) read: fn(&[u8]) -> Option<Load>,
+    /// Its counters of prompt tokens looked up in the prefix cache and found there, in Prometheus text.
+    pub(super) lookups: Option<[&'static str; 2]>,
 }
 
 impl Telemetry {
@@ -32,6 +34,18 @@ impl Telemetry {
     /// in time by its length.
     pub fn read(&self, page: &[u8]) -> Option<Load> {
         (self.read)(page)
+    }
+
+    /// Whether its pages tell what [`Telemetry::lookups`] reads.
+    pub fn tells_lookups(&self) -> bool {
+        self.lookups.is_some()
+    }
+
+    /// Prompt tokens looked up in the prefix cache and found there since the engine's start, all ranks together; `None`
+    /// if the page does not tell both, or one is no whole number.
+    pub fn lookups(&self, page: &[u8]) -> Option<[u64; 2]> {
+        let [queries, hits] = self.lookups?.map(|name| total(page, name));
+        Some([queries?, hits?])
     }
 }
 
@@ -91,6 +105,15 @@ impl Gauges {
             capacity_blocks: blocks.total().or(in_tokens.map(|(tokens, block)| tokens / block)).map(whole),
         })
     }
+}
+
+/// All samples of a counter, which are whole numbers.
+fn total(page: &[u8], name: &str) -> Option<u64> {
+    let own = samples(page).filter(|sample| sample.name == name).map(|sample| {
+        let is_whole = sample.value.fract() == 0.0 && sample.value >= 0.0;
+        is_whole.then_some(sample.value as u64)
+    });
+    own.reduce(|sum, value| sum?.checked_add(value?)).flatten()
 }
 
 /// Samples of one name. What is no number, or below zero, is no sample.

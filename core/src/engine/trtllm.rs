@@ -2,11 +2,14 @@
 //! engine's own names, which events carry, are only translated. Owns both, and the engine's hashes as facts to
 //! check a stream by: `v1_block_key` and `v2_sha256` as on the public main branch in 2026.
 
+mod attest;
+mod launch;
 mod pairing;
 
 use super::answers::Answers;
 use super::Algo;
 use super::contract::{ContractFault, Terms};
+use super::launch::LaunchFlags;
 use super::preimage::Preimage;
 use super::telemetry::{self, Telemetry};
 use crate::block::{BlockSize, Digest};
@@ -26,7 +29,12 @@ pub(super) const ANSWERS: Answers = Answers {
     pairing: Some(pairing::PAIRING),
     // Iteration statistics, with `enable_iter_perf_stats`: JSON, no Prometheus text. Each is handed out once, so that a
     // second reader of the page sees the others.
-    telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations }),
+    telemetry: Some(Telemetry { path: "/metrics", read: telemetry::iterations, lookups: None }),
+    questions: Some(attest::QUESTIONS),
+    launch: Some(launch::line),
+    probe_folder: "trtllm",
+    // Tokens of a block are an option of `kv_cache_config`, in a file.
+    flags: LaunchFlags { max_len: Some("--max-seq-len"), ..LaunchFlags::NONE },
     check,
     recipe: |terms| Ok(super::sglang::recipe(terms)),
     ..Answers::SILENT

@@ -1,6 +1,8 @@
 //! vLLM's block hashes, 0.23 to 0.33: a block is `hash((parent, tokens, extra))` over CBOR or pickle, from a
 //! root that is the hash of the seed. Owns which version hashes what.
 
+mod attest;
+mod launch;
 mod pairing;
 
 use super::answers::Answers;
@@ -8,6 +10,7 @@ use super::cbor::Cbor;
 use super::contract::{ContractFault, Recipe as AnyRecipe, Terms};
 use super::extras::{BlockExtra, Decline};
 use super::form::Form;
+use super::launch::LaunchFlags;
 use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
@@ -29,8 +32,6 @@ pub(super) const ANSWERS: Answers = Answers {
     bootstrap_port: false,
     // A block may outlive its parent: blocks are freed one by one, in the order of their last use.
     prefix_closed: false,
-    // One sample a data-parallel rank (0.32, run); they count a request when it is scheduled, preempted ones apart.
-    prefix_counters: Some(["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"]),
     // The API server reads `X-data-parallel-rank` and refuses ranks it does not have with 400 (0.32, run).
     takes_rank: true,
     // `--chat-template-content-format auto` (0.32). Harmony for gpt-oss, Mistral's own tokenizer for mistral3, and
@@ -48,7 +49,20 @@ pub(super) const ANSWERS: Answers = Answers {
         tools,
     },
     pairing: Some(pairing::PAIRING),
-    telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page) }),
+    telemetry: Some(Telemetry {
+        path: "/metrics",
+        read: |page| GAUGES.read(page),
+        // One sample a data-parallel rank (0.32, run); they count a request when it is scheduled, preempted ones apart.
+        lookups: Some(["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"]),
+    }),
+    questions: Some(attest::QUESTIONS),
+    launch: Some(launch::line),
+    flags: LaunchFlags {
+        block_size: Some("--block-size"),
+        ranks: Some("--data-parallel-size"),
+        dtype: Some("--dtype"),
+        max_len: Some("--max-model-len"),
+    },
     family,
     check,
     told,

@@ -16,19 +16,23 @@ mod members;
 mod nearest;
 mod probe;
 mod readback;
+mod schema;
 mod shapes;
 mod table;
 
 pub use body_fault::BodyFault;
 pub use document::document;
 pub use readback::readback;
+pub use schema::schema;
+pub use shapes::contradictions;
 
-use super::Rule;
+use super::{Rule, RuleKey};
 use crate::environment::Environment;
 use crate::fleet::ENDPOINTS_MAX;
 use body_fault::Class;
 use given::Given;
 use serde_json::Value;
+use std::net::SocketAddr;
 
 /// A rule that was accepted before, as far as the environment still allows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,21 +63,9 @@ pub fn restore(
     environment: &Environment,
     fresh_id: impl FnOnce() -> String,
 ) -> Result<Restored, BodyFault> {
-    let top = Given::new(body, table::BODY, "", &[("serviceArguments", table::SERVICE)])?;
-    let service = Given::new(
-        top.value("serviceArguments").unwrap_or(&Value::Null),
-        table::SERVICE,
-        "serviceArguments",
-        &[("endpoints[]", table::ENDPOINT), ("the body itself", table::BODY)],
-    )?;
-    let list = top.list("endpoints");
-    check_count(list.len(), &top)?;
-    let paths: Vec<String> = (0..list.len()).map(|i| format!("endpoints[{i}]")).collect();
-    let endpoints = list
-        .iter()
-        .zip(&paths)
-        .map(|(e, path)| Given::new(e, table::ENDPOINT, path, &[("serviceArguments", table::SERVICE)]))
-        .collect::<Result<Vec<Given>, BodyFault>>()?;
+    let (top, service) = objects(body)?;
+    let paths = endpoint_paths(&top);
+    let endpoints = endpoints_of(&top, &paths)?;
     shapes::check(&service, &endpoints)?;
     for given in [top, service].iter().chain(&endpoints) {
         given.served()?;
@@ -89,6 +81,40 @@ pub fn restore(
         Err(fault) => return Err(fault),
     };
     Ok(Restored { rule, without_exact })
+}
+
+/// Which rule `body` is about, and the addresses of its endpoints: all that counts of a body that only adds
+/// endpoints to a rule or takes some away (`oper` 1 and 2). Names and kinds of its members are checked, not whether
+/// they make up a rule.
+pub fn outline(body: &Value) -> Result<(RuleKey, Vec<SocketAddr>), BodyFault> {
+    let (top, service) = objects(body)?;
+    let paths = endpoint_paths(&top);
+    let endpoints = endpoints_of(&top, &paths)?;
+    let addresses = build::endpoint_specs(&endpoints)?.iter().map(|endpoint| endpoint.address).collect();
+    Ok((build::key(&service)?, addresses))
+}
+
+/// The body and its `serviceArguments`, with names and kinds checked.
+fn objects(body: &Value) -> Result<(Given<'_>, Given<'_>), BodyFault> {
+    let top = Given::new(body, table::BODY, "", &[("serviceArguments", table::SERVICE)])?;
+    let service = Given::new(
+        top.value("serviceArguments").unwrap_or(&Value::Null),
+        table::SERVICE,
+        "serviceArguments",
+        &[("endpoints[]", table::ENDPOINT), ("the body itself", table::BODY)],
+    )?;
+    check_count(top.list("endpoints").len(), &top)?;
+    Ok((top, service))
+}
+
+fn endpoint_paths(top: &Given) -> Vec<String> {
+    (0..top.list("endpoints").len()).map(|i| format!("endpoints[{i}]")).collect()
+}
+
+fn endpoints_of<'a>(top: &Given<'a>, paths: &'a [String]) -> Result<Vec<Given<'a>>, BodyFault> {
+    let elsewhere = [("serviceArguments", table::SERVICE)];
+    let list = top.list("endpoints").iter().zip(paths);
+    list.map(|(e, path)| Given::new(e, table::ENDPOINT, path, &elsewhere)).collect()
 }
 
 fn check_count(count: usize, top: &Given) -> Result<(), BodyFault> {

@@ -3,6 +3,7 @@
 
 use crate::Nanos;
 use crate::engine::{Contract, Version};
+use crate::profile::binding::ProfileTerms;
 
 /// Exact routing: over a single pool (`kvExactMode` 3), or over the prefill endpoints of pairs (1).
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +19,8 @@ pub struct KvExact {
     pub ranks: u8,
     /// `kvRankMode` (this gateway's own).
     pub rank_mode: RankMode,
-    /// `kvExactApiMode` `completions`: only completions are routed by blocks, chats never.
-    pub completions_only: bool,
+    /// `kvModelProfile` and `kvExactApiMode`: what text means, and which requests are routed by blocks.
+    pub profile: ProfileTerms,
     /// `kvWarmupSec`: how long after coming into force the rule does not route by blocks yet.
     pub warmup: Nanos,
 }

@@ -30,6 +30,8 @@ pub struct GateTerms {
     pub warmup: Said<Nanos>,
     /// `fc_tenant_max_share_pct`: percent of the ceiling that one tenant may have.
     pub tenant_share: Said<u8>,
+    /// `fc_fair`: among those that wait, whose tenant was served less goes first.
+    pub fair: bool,
     /// `fc_expose_headers`: refusals tell the gate's numbers.
     pub expose: Said<bool>,
     /// It is in force by the older variables of pairs alone: refusals carry the codes of that time.
@@ -51,6 +53,7 @@ impl Default for GateTerms {
             stale: 30 * SECOND,
             warmup: Said::default(),
             tenant_share: Said::default(),
+            fair: false,
             expose: Said::default(),
             by_pairs: false,
         }

@@ -7,7 +7,7 @@ use super::{Gate, Tenants};
 use crate::gate::{Adapting, Ceiling, Evidence, Finding};
 use crate::rule::GateTerms;
 use crate::{MICROSECOND, Nanos};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the gate decided of a request, as a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,15 +25,17 @@ pub enum Decided {
     NoCapacity,
     /// Refused: its turn did not come in time.
     QueueTimeout,
-    /// Refused: its rule was taken back while it waited.
+    /// Refused: its rule was taken back, or maintenance began, while it waited.
     Drained,
+    /// Refused: maintenance.
+    Maintenance,
     /// The client left while it waited.
     Left,
 }
 
 impl Decided {
     /// All, in the order of their discriminants.
-    pub const ALL: [Decided; 8] = [
+    pub const ALL: [Decided; 9] = [
         Decided::Admitted,
         Decided::AdmittedAfterWait,
         Decided::Capacity,
@@ -41,6 +43,7 @@ impl Decided {
         Decided::NoCapacity,
         Decided::QueueTimeout,
         Decided::Drained,
+        Decided::Maintenance,
         Decided::Left,
     ];
 
@@ -54,6 +57,7 @@ impl Decided {
             Decided::NoCapacity => "admission_no_capacity",
             Decided::QueueTimeout => "admission_queue_timeout",
             Decided::Drained => "admission_drained",
+            Decided::Maintenance => "gateway_draining",
             Decided::Left => "client_left",
         }
     }
@@ -71,6 +75,7 @@ pub struct Admission {
     due: AtomicU64,
     ttft_sum_us: AtomicU64,
     ttft_count: AtomicU64,
+    closed: AtomicBool,
     decided: [AtomicU64; Decided::ALL.len()],
 }
 
@@ -84,6 +89,7 @@ impl Default for Admission {
             due: AtomicU64::new(0),
             ttft_sum_us: AtomicU64::new(0),
             ttft_count: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
             decided: [const { AtomicU64::new(0) }; Decided::ALL.len()],
         }
     }
@@ -153,6 +159,16 @@ impl Admission {
                 Adapting { ceiling, finding: self.finding(), due: 0 }.state(full)
             }
         }
+    }
+
+    /// Lets nobody in any more, or again: maintenance. Who is in stays.
+    pub fn close(&self, closed: bool) {
+        self.closed.store(closed, Relaxed);
+    }
+
+    /// Whether nobody is let in.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
     }
 
     /// Counts a decision.

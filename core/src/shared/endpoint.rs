@@ -1,7 +1,7 @@
 //! The state of an endpoint that every shard and the admin thread share. Owns its protocol; must never be
 //! read for anything that needs two of its values at one instant.
 //!
-//! Writers: `reserved` by any shard (add and subtract, never set); `probed_down` and `up_since` by the admin thread;
+//! Writers: `reserved` by any shard (add and subtract, never set); `probed_down`, `drained` and `up_since` by the admin thread;
 //! `connect_failures` and `ejected_until` by any shard, for rules without a breaker; `breaker` by any shard, for those
 //! with one (its own protocol); `idle_limit` by any shard (minimum wins); `load` by the admin thread's scraper.
 //! Readers take each value alone, relaxed: a decision made on a value some nanoseconds old is still sound.
@@ -27,6 +27,7 @@ pub struct EndpointState {
     address: SocketAddr,
     reserved: AtomicU32,
     probed_down: AtomicBool,
+    drained: AtomicBool,
     connect_failures: AtomicU32,
     ejected_until: AtomicU64,
     breaker: BreakerState,
@@ -42,6 +43,7 @@ impl EndpointState {
             address,
             reserved: AtomicU32::new(0),
             probed_down: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             connect_failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             breaker: BreakerState::default(),
@@ -91,6 +93,16 @@ impl EndpointState {
     /// Takes a probe's verdict.
     pub fn set_probed_down(&self, down: bool) {
         self.probed_down.store(down, Relaxed);
+    }
+
+    /// Whether the operator takes it out of service: it gets no new request, whatever else is down.
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Relaxed)
+    }
+
+    /// Takes it out of service, or back into it.
+    pub fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Relaxed);
     }
 
     /// Whether failed connection attempts keep it out at `now`.

@@ -2,7 +2,7 @@
 //! got none. Owns that nobody overtakes, that no turn is lost and that no more permits are out than allowed; must
 //! never know what a permit is for.
 //!
-//! While nobody waits, a permit is one compare and swap. Who finds none takes a place in an ordered map behind a
+//! While nobody waits, a permit is one compare and swap. Who finds none takes a place in a line ([`lines`]) behind a
 //! lock, the one lock of this folder: it is taken only under overload, for a lookup, and never while anything else is.
 //! Whoever puts a permit back, and whoever has just taken a place, calls those whose turn it is ([`Gate::call`]):
 //! either the one that puts back sees the other waiting, or the waiting one sees the permit, since each writes its count
@@ -10,12 +10,16 @@
 //!
 //! A turn is a permit that is out already: whoever it is called for either uses it or puts it back.
 
+mod lines;
+
+pub use lines::Work;
+
+use lines::Lines;
 #[cfg(all(test, loom))]
 use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence},
 };
-use std::collections::BTreeMap;
 #[cfg(not(all(test, loom)))]
 use std::sync::{
     Mutex, MutexGuard,
@@ -52,7 +56,7 @@ pub struct Gate {
     /// Permits that may be out.
     limit: AtomicU32,
     next: AtomicU64,
-    queue: Mutex<BTreeMap<u64, Place>>,
+    queue: Mutex<Lines>,
 }
 
 impl Gate {
@@ -89,14 +93,15 @@ impl Gate {
         self.out.fetch_add(1, SeqCst);
     }
 
-    /// A place in the queue, if fewer than `depth` wait. The caller calls afterwards: its turn may have come already.
-    pub fn queue(&self, depth: u32, place: Place) -> Option<u64> {
+    /// A place in the queue, if fewer than `depth` wait, in the line of its tenant. The caller calls afterwards: its turn may
+    /// have come already.
+    pub fn queue(&self, depth: u32, place: Place, work: Work) -> Option<u64> {
         let mut queue = self.lock();
         if queue.len() >= depth as usize {
             return None;
         }
         let ticket = self.next.fetch_add(1, Relaxed);
-        queue.insert(ticket, place);
+        queue.join(ticket, place, work);
         self.note(&queue);
         fence(SeqCst);
         Some(ticket)
@@ -105,7 +110,7 @@ impl Gate {
     /// Gives up a place. False: its turn was called before, and whoever takes that puts the permit back.
     pub fn leave(&self, ticket: u64) -> bool {
         let mut queue = self.lock();
-        let waited = queue.remove(&ticket).is_some();
+        let waited = queue.leave(ticket);
         self.note(&queue);
         waited
     }
@@ -123,13 +128,20 @@ impl Gate {
             return None;
         }
         let mut queue = self.lock();
-        let first = queue.first_entry()?;
-        if !self.take() {
+        if queue.len() == 0 || !self.take() {
             return None;
         }
-        let (ticket, place) = first.remove_entry();
+        let turn = queue.call();
+        debug_assert!(turn.is_some(), "nobody has a turn although somebody waits");
         self.note(&queue);
-        Some(Turn { ticket, place })
+        turn
+    }
+
+    /// A tenant was served more work than its turns began with: those who were served less go before it.
+    pub fn serve(&self, work: Work) {
+        if self.waiting.load(Relaxed) > 0 {
+            self.lock().serve(work);
+        }
     }
 
     /// Never more than the limit, not even for an instant: a moment's excess would hide a free permit from the one
@@ -139,12 +151,12 @@ impl Gate {
         self.out.fetch_update(SeqCst, SeqCst, |out| (out < limit).then(|| out + 1)).is_ok()
     }
 
-    fn note(&self, queue: &BTreeMap<u64, Place>) {
+    fn note(&self, queue: &Lines) {
         self.waiting.store(u32::try_from(queue.len()).unwrap_or(u32::MAX), SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Place>> {
-        // Nothing panics within; a map is whole between two calls of it.
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        // Nothing panics within.
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -40,6 +40,11 @@ pub enum Shown {
         /// What the request has that could be wrong.
         class: Class,
     },
+    /// The first block that did not count as held and that the request brings: its event has to come under this name.
+    Routed {
+        /// Number of the service, whose model profile asks for the proof.
+        service: u32,
+    },
     /// Blocks that were on their way by other requests, and were found: the last two of them. The events of those
     /// requests say whether they came under these names.
     Brought {
@@ -73,6 +78,7 @@ impl Shown {
             Shown::Computed => (1, 0),
             Shown::Untold { service, class } => (2, u64::from(service) << 8 | class.place() as u64),
             Shown::Brought { service, class } => (3, u64::from(service) << 8 | class.place() as u64),
+            Shown::Routed { service } => (4, service.into()),
         }
     }
 
@@ -80,6 +86,7 @@ impl Shown {
         match kind {
             0 => Shown::Held(detail as u32),
             1 => Shown::Computed,
+            4 => Shown::Routed { service: detail as u32 },
             _ => {
                 let class = Class::all().nth(detail as u8 as usize).unwrap_or_default();
                 let service = (detail >> 8) as u32;

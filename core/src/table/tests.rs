@@ -189,7 +189,14 @@ fn numbers_and_states_survive_a_change() {
 }
 
 fn seen(service: &Service, now: Nanos) -> Vec<bool> {
-    let mut view = vec![EndpointView { available: true, load: 9, queued: None, weight: 9, backup: true }];
+    let mut view = vec![EndpointView {
+        available: true,
+        load: 9,
+        queued: None,
+        capacity: None,
+        weight: 9,
+        backup: true,
+    }];
     service.view(now, &mut view);
     view.iter().map(|e| e.available).collect()
 }
@@ -230,33 +237,61 @@ fn a_view_tells_load_weight_and_backup() {
     service.endpoints[1].reserve(5);
     let mut view = Vec::new();
     service.view(0, &mut view);
-    assert_eq!(view[0], EndpointView { available: false, load: 0, queued: None, weight: 0, backup: false });
-    assert_eq!(view[1], EndpointView { available: true, load: 1, queued: None, weight: 7, backup: true });
+    assert_eq!(
+        view[0],
+        EndpointView { available: false, load: 0, queued: None, capacity: None, weight: 0, backup: false }
+    );
+    assert_eq!(
+        view[1],
+        EndpointView { available: true, load: 1, queued: None, capacity: None, weight: 7, backup: true }
+    );
     service.endpoints[1].set_probed_down(true);
     service.view(0, &mut view);
     assert!(!view[0].available && view[1].available, "drained stays drained");
 }
 
-/// What was told too long ago is as good as not told; rules that don't read loads see none.
+/// What was told longer ago than the rule says is as good as not told; rules that don't read loads see none.
 #[test]
-fn queues_are_seen_by_rules_that_read_loads() {
+fn loads_are_seen_by_rules_that_read_them() {
     use crate::engine::telemetry::Load;
-    let at = 100 * crate::SECOND;
-    let waiting = |waiting| Load { waiting, ..Load::default() };
+    let (at, stale) = (100 * crate::SECOND, 7 * crate::SECOND);
+    let load = |waiting| Load { waiting, capacity_blocks: Some(waiting * 2), ..Load::default() };
     for (selector, expected) in [(9, [Some(4), None, Some(100), None, Some(10)]), (4, [None; 5])] {
-        let table = table(vec![rule("r", json!({"sel": selector}), &[1, 2, 3, 4, 5])]);
+        let members = json!({"sel": selector, "fc_telemetry_stale_ms": 7000});
+        let table = table(vec![rule("r", members, &[1, 2, 3, 4, 5])]);
         let service = &table.vips[0].services[0];
         let tell = |index: usize, load, at| service.endpoints[index].load().tell(load, at);
-        tell(0, waiting(4), at);
-        tell(1, waiting(9), at - LOAD_STALE - 1);
-        tell(2, waiting(100), at);
+        tell(0, load(4), at);
+        tell(1, load(9), at - stale - 1);
+        tell(2, load(100), at);
         service.endpoints[2].set_probed_down(true);
-        tell(4, waiting(10), at - LOAD_STALE);
+        tell(4, load(10), at - stale);
         let mut view = Vec::new();
         service.view(at, &mut view);
         let queued: Vec<Option<u32>> = view.iter().map(|endpoint| endpoint.queued).collect();
         assert_eq!(queued, expected);
+        let blocks: Vec<Option<u32>> = view.iter().map(|endpoint| endpoint.capacity).collect();
+        assert_eq!(blocks, expected.map(|told| told.map(|told| told * 2)));
     }
+}
+
+/// Nobody who is drained gets a request, not even where nobody else is left; its gate counts on it no more.
+#[test]
+fn a_drained_endpoint_is_out_whatever_else_is_down() {
+    let table = table(vec![rule("a", json!({"fc_mode": "enforce", "fc_ep_max_inflight": 4}), &[1, 2])]);
+    let service = &table.vips[0].services[0];
+    let ceiling = || service.open(0).full(&service.rule.gate);
+    assert_eq!(ceiling(), Some(8));
+    service.endpoints[0].set_drained(true);
+    assert_eq!((seen(service, 0), ceiling()), (vec![false, true], Some(4)));
+    service.endpoints[1].set_probed_down(true);
+    assert_eq!(seen(service, 0), [false, true], "probes are not believed, the operator is");
+    service.endpoints[1].set_drained(true);
+    assert_eq!(seen(service, 0), [false, false]);
+    (0..4).for_each(|_| assert!(service.endpoints[0].reserve(9)));
+    assert!(!service.is_full(), "one that is drained is not full");
+    service.endpoints[0].set_drained(false);
+    assert_eq!((seen(service, 0), service.is_full()), (vec![true, false], true));
 }
 
 /// An endpoint that a rule goes on naming keeps what its answers proved; under other terms it has to begin anew.

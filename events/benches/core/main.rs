@@ -92,7 +92,7 @@ fn rule(endpoints: usize, (publish, replay): (u16, u16)) -> Rule {
     let mut rule = body::parse(&rule, &Environment::default(), || "r".into()).expect("a rule");
     let terms = Terms { seed: Seed::Given("0"), ..Terms::plain(Algo::Sha256Cbor, BlockSize::SIXTEEN) };
     rule.exact = Some(KvExact {
-        completions_only: false,
+        profile: Default::default(),
         contract: Engine::Vllm.contract(&terms).expect("a contract"),
         version: None,
         ports: KvPorts { publish, replay, bind: false },

@@ -193,7 +193,10 @@ impl Rank {
             Shown::Brought { service, class } if may_count => {
                 self.holdings.questions.ask_brought(told, service, class, index.now);
             }
-            Shown::Held(_) | Shown::Untold { .. } | Shown::Brought { .. } => {}
+            Shown::Routed { service } if may_count => {
+                self.holdings.questions.ask_routed(told, service, index.now);
+            }
+            Shown::Held(_) | Shown::Untold { .. } | Shown::Brought { .. } | Shown::Routed { .. } => {}
         }
         self.told(source, index);
     }

@@ -141,7 +141,7 @@ impl World {
             ranks: RANKS as u8,
             rank_mode: RankMode::Pin,
             warmup: 0,
-            completions_only: false,
+            profile: Default::default(),
         };
         let policy = Policy { replay_wait: 6 * SECOND, probe_after: 5 * SECOND, ..Policy::default() };
         let pace = Pace { min: 50 * MILLISECOND, max: 200 * MILLISECOND };

@@ -42,7 +42,22 @@ pub struct Hashing {
     pub bytes: bool,
 }
 
-/// What an engine says of itself that is not so, as a fork or a build of one's own may, or does not say (vLLM).
+/// How the endpoint for tokens goes wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tokenize {
+    /// Not at all.
+    #[default]
+    Right,
+    /// The last token is another one.
+    Flipped,
+    /// 500, as SGLang 0.5.18 answers for some tokenizers.
+    Broken,
+    /// An answer of another form: without its count.
+    Odd,
+}
+
+/// What an engine says of itself that is not so, as a fork or a build of one's own may, or does not say; and what a
+/// launch with other settings makes of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pretence {
     /// The release that `/version` names.
@@ -51,6 +66,16 @@ pub struct Pretence {
     pub algo: Option<HashAlgo>,
     /// Answers don't tell how much was cached.
     pub mutes_cached: bool,
+    /// The endpoint for tokens.
+    pub tokenize: Tokenize,
+    /// The token at this place of every prompt is another one than that endpoint says, as with another tokenizer.
+    pub flips: Option<usize>,
+    /// The type of weights that its information names (SGLang).
+    pub dtype: Option<String>,
+    /// The model's revision that its information names (SGLang).
+    pub revision: Option<String>,
+    /// TensorRT-LLM does not describe its blocks and hash, as older versions do not.
+    pub hides_blocks: bool,
 }
 
 /// Where cache events go.

@@ -202,6 +202,9 @@ fn checked(engine: &Engine, chat: bool, head: &Head, body: &Body) -> Result<Chec
         true => Ask::sunk(chat, body.digest()),
         false => Ask::parse(chat, &body.bytes, &config.reading).map_err(|refusal| kind.refuse(&refusal))?,
     };
+    if let Some(at) = config.pretence.flips {
+        ask.prompts.iter_mut().filter_map(|prompt| prompt.get_mut(at)).for_each(|token| *token ^= 1);
+    }
     if let Some(model) = &ask.model
         && kind.checks_model()
         && !config.models.contains(model)

@@ -46,7 +46,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::Error;
 use blocks::Digest;
-pub use config::{Config, Events, Hashing, KeepAlive, Pretence, Timing};
+pub use config::{Config, Events, Hashing, KeepAlive, Pretence, Timing, Tokenize};
 use faults::Faults;
 pub use kinds::Kind;
 use kinds::{Half, Tongue};

@@ -33,7 +33,14 @@ impl Gateway {
     {
         let address = free_address()?;
         let settings = Settings::default();
-        let plan = Plan { shards: 2, cores: Vec::new(), sizes: Sizes::default(), settings, seed: 1 };
+        let plan = Plan {
+            shards: 2,
+            cores: Vec::new(),
+            sizes: Sizes::default(),
+            settings,
+            seed: 1,
+            connections: None,
+        };
         let started =
             Fleet::start(&plan, Arc::new(Budget::new(BODY_BYTES)), &Blocks::none(plan.shards)?, make);
         let (fleet, threads) = started.map_err(|fault| fault.to_string())?;

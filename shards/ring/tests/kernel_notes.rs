@@ -18,7 +18,7 @@ fn notes() -> BTreeMap<String, (String, String)> {
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let read = |name: &String| fs::read_to_string(root().join("kernel-notes").join(name)).unwrap();
     names
-        .filter(|name| name != "README.md")
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()))
         .map(|name| (name.split('-').next().unwrap().to_string(), (name.clone(), read(&name))))
         .collect()
 }

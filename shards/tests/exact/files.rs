@@ -172,14 +172,14 @@ fn profiles_that_come_change_and_go_are_followed() {
         "{report:?}"
     );
     assert!(Arc::ptr_eq(&model(&following).unwrap(), &first), "the older one goes on");
-    assert_eq!(following.now().refused[0].file, "a.yaml");
+    assert_eq!(following.now().registry.refused[0].file, "a.yaml");
     folder.publish("b.yaml", "profileId: {");
     following.look();
-    assert_eq!(following.now().refused.len(), 2, "also what is about no known model");
+    assert_eq!(following.now().registry.refused.len(), 2, "also what is about no known model");
     for file in ["a.yaml", "b.yaml"] {
         std::fs::remove_file(folder.0.join("kvprofiles").join(file)).unwrap();
     }
     following.look();
-    assert!(following.now().refused.is_empty());
+    assert!(following.now().registry.refused.is_empty());
     assert_eq!((profile(&following), following.now().reports()[0].fault.clone()), (None, None));
 }

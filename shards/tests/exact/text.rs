@@ -16,7 +16,7 @@ use warmpath_core::shared::Tier;
 use warmpath_core::trust::{self, Leg, Names, State};
 use warmpath_prompt::Tokenizer;
 use warmpath_prompt::load::Files;
-use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::tokenizer::{Choice, Recent};
 use warmpath_shards::loader;
 use warmpath_shards::models::{Entry, Models};
 
@@ -46,7 +46,7 @@ fn publish_with(world: &mut World, folder: &str, template: &str) {
 
 fn tokens(text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
-    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut ids).unwrap();
+    Tokenizer::load(TINY, Choice::Reference).unwrap().encode(text, &mut Recent::default(), &mut ids).unwrap();
     ids
 }
 

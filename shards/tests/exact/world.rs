@@ -15,6 +15,7 @@ use warmpath_core::control::ShardReport;
 use warmpath_core::decide::exact::{Miss, Outcome};
 use warmpath_core::engine::{Algo, Contract, Engine as Kind, Extras, Scratch, Seed, Terms, Version};
 use warmpath_core::environment::Environment;
+use warmpath_core::profile::binding::{ApiMode, ProfileTerms};
 use warmpath_core::receipt::Receipt;
 use warmpath_core::rule::{ExplainHeader, KvExact, KvPorts, RankMode, Rule};
 use warmpath_core::shared::{Observations, Promises, Source, Tier, TrustState};
@@ -131,7 +132,10 @@ impl Pool {
             ranks: self.ranks,
             rank_mode: self.rank_mode,
             warmup: self.warmup,
-            completions_only: self.completions_only,
+            profile: ProfileTerms {
+                declared: if self.completions_only { ApiMode::Completions } else { ApiMode::Open },
+                ..ProfileTerms::default()
+            },
         }
     }
 

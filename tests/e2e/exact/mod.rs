@@ -3,6 +3,7 @@
 
 mod pool;
 
+mod attest;
 mod bodies;
 mod changes;
 mod drained;
@@ -15,6 +16,7 @@ mod naming;
 mod pairs;
 mod ranks;
 mod sglang;
+mod stages;
 mod trust;
 mod trust_text;
 mod trust_untold;

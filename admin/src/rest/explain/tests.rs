@@ -72,7 +72,7 @@ fn a_chosen_endpoint_is_told_with_its_rivals_and_who_was_passed_over() {
         json!({
             "ep_idx": index, "endpoint": endpoint, "rank": rank,
             "blocks": {"gpu": held, "host": held + 2, "disk": held + 2}, "promised": held + 3,
-            "load": load, "cap": cap, "untrusted": false,
+            "load": load, "cap": cap, "untrusted": false, "unproven": null,
         })
     };
     let mut exact = told["exact"].clone();

@@ -21,7 +21,8 @@ const SOURCES: [&str; 3] = [
 const KINDS: [&str; 3] = ["cold", "next turn", "again"];
 
 /// Name, bytes of a conversation, and how many of them.
-const SIZES: [(&str, usize, usize); 4] = [
+const SIZES: [(&str, usize, usize); 5] = [
+    ("1k tokens", 4 << 10, 160),
     ("8 KB", 8 << 10, 120),
     ("8k tokens", 32 << 10, 60),
     ("32k tokens", 128 << 10, 16),

@@ -1,7 +1,9 @@
 //! Documents that are accepted, and every way to be refused, by a document each.
 
-use super::*;
-use crate::request::ContentShape;
+use super::{apply, claims, read as read_bytes};
+use crate::request::{Clock, ContentShape, Policy};
+use warmpath_core::engine::Engine;
+use warmpath_core::profile::{Profile, ProfileFault};
 
 const WHOLE: &str = "\
 profileId: qwen3-0.6b
@@ -33,7 +35,7 @@ engineQuirks:
 ";
 
 fn read(yaml: &str) -> Result<Profile, ProfileFault> {
-    Profile::read(yaml.as_bytes())
+    read_bytes(yaml.as_bytes())
 }
 
 fn applied(yaml: &str) -> Policy {
@@ -43,19 +45,19 @@ fn applied(yaml: &str) -> Policy {
         looped: Some(ContentShape::Parts { wrap: true }),
         ..Policy::plain()
     };
-    read(yaml).expect("a profile").apply(&mut policy);
+    apply(&read(yaml).expect("a profile"), &mut policy);
     policy
 }
 
 #[test]
 fn every_member_is_taken() {
     let profile = read(WHOLE).expect("a profile");
-    assert_eq!(profile.id(), "qwen3-0.6b");
+    assert_eq!(profile.id, "qwen3-0.6b");
     assert_eq!(profile.names().collect::<Vec<_>>(), ["Qwen/Qwen3-0.6B", "qwen", "qwen/small"]);
     let (tokenizer, template) = (profile.tokenizer().expect("a pin"), profile.template().expect("a pin"));
     assert!(tokenizer.locator.ends_with(tokenizer.sha256));
     assert_eq!(template.locator, "qwen/template.jinja");
-    assert_eq!(profile.model_type(), Some("qwen3"));
+    assert_eq!(profile.model_type.as_deref(), Some("qwen3"));
     let quirks = [Engine::Sglang, Engine::Vllm, Engine::Trtllm].map(|engine| profile.completions_bos(engine));
     assert_eq!(quirks, [true, false, false], "a quirk is of its engine alone");
     let policy = applied(WHOLE);
@@ -125,7 +127,7 @@ fn a_document_is_refused_with_member_value_and_cure() {
 
 #[test]
 fn a_refused_document_still_says_whom_it_is_about() {
-    assert_eq!(Profile::claims(b"baseModel: org/m\nallowedAliases: [x]\nclock: 1\n"), ["org/m", "x"]);
-    assert!(Profile::claims(b"baseModel: {").is_empty());
-    assert!(Profile::claims(b"profileId: a\n").is_empty());
+    assert_eq!(claims(b"baseModel: org/m\nallowedAliases: [x]\nclock: 1\n"), ["org/m", "x"]);
+    assert!(claims(b"baseModel: {").is_empty());
+    assert!(claims(b"profileId: a\n").is_empty());
 }

@@ -1,15 +1,25 @@
-//! The fast tokenizer without its threads. Owns how it is built; `fastokens` 0.3 sizes its pools by the CPUs of
-//! the thread that first builds one, once in a process's life, and offers no other way.
+//! The fast tokenizers. Owns which of the two reads a file: this repository's, whose tables no text makes grow, where it
+//! knows the kind, else `fastokens` without its threads. `fastokens` 0.3 sizes its pools by the CPUs of the thread that
+//! first builds one, once in a process's life, and offers no other way.
 
 use super::EncodeFault;
+use super::byte_level::{ByteLevel, Recent};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
-pub(super) struct Fast(fastokens::Tokenizer);
+pub(super) enum Fast {
+    Own(Box<ByteLevel>),
+    Crate(Box<fastokens::Tokenizer>),
+}
 
 impl Fast {
-    /// Builds it on a thread that may use one CPU only and ends with the building.
-    pub(super) fn load(document: Value) -> Result<Fast, String> {
+    /// This repository's, if it can read the file.
+    pub(super) fn own(document: &Value) -> Option<Fast> {
+        ByteLevel::read(document).map(|own| Fast::Own(Box::new(own)))
+    }
+
+    /// The crate's, built on a thread that may use one CPU only and ends with the building.
+    pub(super) fn foreign(document: Value) -> Result<Fast, String> {
         let build = || {
             pin().map_err(|fault| format!("its building thread can't be bound to one CPU: {fault}"))?;
             if fastokens::fanout::threads() > 1 {
@@ -28,12 +38,22 @@ impl Fast {
         };
         tokenizer.set_truncation(None);
         tokenizer.set_padding(None);
-        Ok(Fast(tokenizer))
+        Ok(Fast::Crate(Box::new(tokenizer)))
     }
 
-    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), EncodeFault> {
-        let ids = self.0.encode(text).map_err(|fault| EncodeFault(fault.to_string()))?;
-        out.extend_from_slice(&ids);
+    pub(super) fn encode(
+        &self,
+        text: &str,
+        recent: &mut Recent,
+        out: &mut Vec<u32>,
+    ) -> Result<(), EncodeFault> {
+        match self {
+            Fast::Own(own) => own.encode(text, recent, out),
+            Fast::Crate(tokenizer) => {
+                let ids = tokenizer.encode(text).map_err(|fault| EncodeFault(fault.to_string()))?;
+                out.extend_from_slice(&ids);
+            }
+        }
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ fn edited(edit: impl Fn(&mut Value)) -> Result<Tokenizer, TokenizerFault> {
 
 fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
-    tokenizer.encode(text, &mut ids).expect("ids");
+    tokenizer.encode(text, &mut Recent::default(), &mut ids).expect("ids");
     ids
 }
 

@@ -5,7 +5,7 @@ use crate::kinds::KINDS;
 use crate::texts::{cases as cases_of, property, text};
 use proptest::prelude::*;
 use warmpath_prompt::Tokenizer;
-use warmpath_prompt::tokenizer::Choice;
+use warmpath_prompt::tokenizer::{Choice, Recent};
 
 fn load(json: &str, choice: Choice) -> Tokenizer {
     Tokenizer::load(json.as_bytes(), choice).expect("a tokenizer")
@@ -65,7 +65,7 @@ fn a_token_that_is_not_safe_is_caught() {
     let tokenizer = load(json, Choice::Reference);
     let ids = |text: &str| {
         let mut ids = Vec::new();
-        tokenizer.encode(text, &mut ids).expect("ids");
+        tokenizer.encode(text, &mut Recent::default(), &mut ids).expect("ids");
         ids
     };
     for (before, token, behind) in [("", "<a>", ">"), ("", "<|im_start|>", "user")] {

@@ -10,6 +10,8 @@ macro_rules! kinds {
 
 kinds! {
     "tiny" has 5,
+    "qwen" has 5,
+    "o200k" has 5,
     "nfc" has 6,
     "strips" has 3,
     "tangled" has 10,

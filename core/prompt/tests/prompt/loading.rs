@@ -5,11 +5,12 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use warmpath_core::block::BlockSize;
 use warmpath_core::engine::{Algo, Engine, Extras, Terms, ToolForm};
+use warmpath_core::profile::Profile;
 use warmpath_parser::json::{JsonLimits, Members, peek};
-use warmpath_prompt::load::registry::{Published, profile_of};
+use warmpath_prompt::load::registry::Reader;
 use warmpath_prompt::load::{Files, LoadFault, folder};
 use warmpath_prompt::tokenizer::Choice;
-use warmpath_prompt::{Api, Checkpoints, Date, Decline, Desk, Model, Policy, Profile, Scheme};
+use warmpath_prompt::{Api, Checkpoints, Date, Decline, Desk, Model, Policy, Scheme};
 
 /// A fresh folder of a model with these files beside `tokenizer.json`.
 fn place(name: &str, files: &[(&str, &str)]) -> PathBuf {
@@ -34,7 +35,7 @@ fn encoding() -> Policy {
 }
 
 fn profile(yaml: &str) -> Profile {
-    Profile::read(yaml.as_bytes()).expect("a profile")
+    warmpath_prompt::profile::read(yaml.as_bytes()).expect("a profile")
 }
 
 fn rendered(model: &Model) -> Result<String, Decline> {
@@ -119,7 +120,7 @@ fn chats_of_models_that_engines_encode_by_code_are_declined() {
     assert_eq!(word.as_deref(), Some("tokenizer_config.json: model_type"), "known by its vocabulary");
     let own = |kind: &str| format!("profileId: a\nbaseModel: m\nmodelType: {kind}\n");
     let profiled = |kind: &str| {
-        let files = Files::read(&folder).expect("files").pin(&folder, &profile(&own(kind)));
+        let files = Files::read_under(&folder, &folder, &profile(&own(kind)));
         rendered(&files.expect("nothing pinned").model(1, encoding(), Choice::Reference).expect("a model"))
     };
     assert_eq!(profiled("gpt_oss"), Err(Decline::ModelType));
@@ -152,8 +153,7 @@ fn a_date_is_printed_only_where_the_clock_policy_gives_it() {
     let folder = place("clock", &[("tokenizer_config.json", config)]);
     let midnight = 1_798_761_600;
     let on = |yaml: &str, second| {
-        let files =
-            Files::read(&folder).expect("files").pin(&folder, &profile(yaml)).expect("nothing pinned");
+        let files = Files::read_under(&folder, &folder, &profile(yaml)).expect("nothing pinned");
         let model = files.model(1, Policy::plain(), Choice::Reference).expect("a model");
         rendered_on(&model, Some(Date::of_unix(second)))
     };
@@ -169,8 +169,7 @@ fn a_completion_begins_with_the_bos_token_where_the_quirk_of_its_engine_says_so(
     let bos = r#"{"bos_token": "<|eos|>"}"#;
     let folder = place("quirk", &[("tokenizer_config.json", bos)]);
     let tokens = |yaml: &str, engine| {
-        let files =
-            Files::read(&folder).expect("files").pin(&folder, &profile(yaml)).expect("nothing pinned");
+        let files = Files::read_under(&folder, &folder, &profile(yaml)).expect("nothing pinned");
         let model = files.model(1, Policy { engine: Some(engine), ..Policy::plain() }, Choice::Reference);
         model.map(|model| completion(&model, "a").expect("keys")).map_err(|fault| fault.to_string())
     };
@@ -188,8 +187,7 @@ fn apis_that_a_profile_leaves_out_are_declined() {
     let folder = place("apis", &[("tokenizer_config.json", CONFIG)]);
     for (api, outcome) in [("chat", (true, false)), ("completions", (false, true))] {
         let yaml = format!("profileId: a\nbaseModel: m\nsupportedApis: [{api}]\n");
-        let files =
-            Files::read(&folder).expect("files").pin(&folder, &profile(&yaml)).expect("nothing pinned");
+        let files = Files::read_under(&folder, &folder, &profile(&yaml)).expect("nothing pinned");
         let model = files.model(1, Policy::plain(), Choice::Reference).expect("a model");
         let (chat, completion) = (rendered(&model).err(), completion(&model, "a").err());
         assert_eq!((chat.is_none(), completion.is_none()), outcome);
@@ -200,45 +198,54 @@ fn apis_that_a_profile_leaves_out_are_declined() {
 #[test]
 fn pinned_files_go_first_and_must_be_what_they_were_pinned_as() {
     let folder = place("pins", &[("tokenizer_config.json", CONFIG)]);
-    std::fs::create_dir_all(folder.join("artifacts/sha256")).expect("a folder");
+    std::fs::create_dir_all(folder.join("kvprofiles/artifacts/sha256")).expect("a folder");
     let (template, digest) = ("pinned {{ eos_token }}", sha256(b"pinned {{ eos_token }}"));
     let yaml = |locator: &str, digest: &str| {
         format!("profileId: a\nbaseModel: m\ntemplateArtifact: {locator}\ntemplateSha256: {digest}\n")
     };
     let pinned = |yaml: &str| {
-        let files = Files::read(&folder)?.pin(&folder, &profile(yaml))?;
+        let files = Files::read_under(&folder, &folder, &profile(yaml))?;
         let model = files.model(1, Policy::plain(), Choice::Reference)?;
         rendered(&model).map_err(|why| LoadFault::Config(why.word().into()))
     };
     let locator = format!("sha256/{digest}");
     let missing = pinned(&yaml(&locator, &digest)).expect_err("not there yet").to_string();
     assert!(missing.contains(&locator), "{missing}");
-    std::fs::write(folder.join("artifacts").join(&locator), template).expect("a file");
+    std::fs::write(folder.join("kvprofiles/artifacts").join(&locator), template).expect("a file");
     assert_eq!(pinned(&yaml(&locator, &digest)).ok().as_deref(), Some("pinned <|eos|>"));
-    std::fs::write(folder.join("artifacts/own.jinja"), "torn").expect("a file");
+    std::fs::write(folder.join("kvprofiles/artifacts/own.jinja"), "torn").expect("a file");
     let other = pinned(&yaml("own.jinja", &digest)).expect_err("other bytes").to_string();
     assert!(other.contains("own.jinja") && other.contains(&sha256(b"torn")), "{other}");
 }
 
 #[test]
 fn a_model_has_one_profile_or_a_fault() {
-    let folder = place("registry", &[]);
-    let write = |name: &str, yaml: &str| {
-        std::fs::write(folder.join(name), yaml).expect("a file");
-        Published::read(&folder.join(name))
-    };
-    let one = write("one.yaml", "profileId: one\nbaseModel: org/m\naliasPolicy: list\nallowedAliases: [m]\n");
-    let two = write("two.yaml", "profileId: two\nbaseModel: m\n");
-    let torn = write("torn.yaml", "profileId: torn\nbaseModel: t\nclock: 1\n");
-    let bare = write("bare.yaml", "baseModel: {");
-    let all = [one, two, torn, bare];
-    let of = |folder| profile_of(&all, folder).map(|own| own.map(|own| own.id().to_string()));
-    assert_eq!(of("org__m").ok(), Some(Some("one".into())));
+    let root = place("registry", &[]);
+    std::fs::create_dir_all(root.join("kvprofiles")).expect("a folder");
+    for (name, yaml) in [
+        ("one.yaml", "profileId: one\nbaseModel: org/m\naliasPolicy: list\nallowedAliases: [m]\n"),
+        ("two.yaml", "profileId: two\nbaseModel: m\n"),
+        ("three.yaml", "profileId: three\nbaseModel: org/n\n"),
+        ("torn.yaml", "profileId: torn\nbaseModel: t\nclock: 1\n"),
+        ("bare.yaml", "baseModel: {"),
+    ] {
+        std::fs::write(root.join("kvprofiles").join(name), yaml).expect("a file");
+    }
+    let mut reader = Reader::new(&root);
+    assert!(reader.look() && !reader.look(), "read once");
+    let of = |folder| reader.of_folder(folder).map(|own| own.map(|own| own.profile.id.clone()));
+    assert_eq!(of("org__n").ok(), Some(Some("three".into())));
     assert_eq!(of("none").ok(), Some(None));
-    for (folder, words) in [("m", ["two.yaml", "one.yaml"]), ("t", ["torn.yaml", "clock"])] {
+    for (folder, words) in
+        [("m", ["one.yaml", "two.yaml"]), ("org__m", ["one.yaml", "two.yaml"]), ("t", ["torn.yaml", "clock"])]
+    {
         let fault = of(folder).expect_err("a fault").to_string();
         assert!(words.iter().all(|word| fault.contains(word)), "{fault}");
     }
+    let registry = reader.registry();
+    let refused: Vec<&str> = registry.refused.iter().map(|refused| refused.file.as_str()).collect();
+    assert_eq!(refused, ["bare.yaml", "one.yaml", "torn.yaml", "two.yaml"]);
+    assert_eq!((registry.profiles.len(), registry.generation), (1, 1), "the others are published");
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -270,7 +277,7 @@ fn tools_are_rendered_where_the_template_is_verified_and_the_only_one() {
     );
     for (excluded, decline) in [("tools", Decline::Tools), ("thinking", Decline::TemplateKwargs)] {
         let yaml = format!("profileId: a\nbaseModel: m\nexcludedFeatures: [{excluded}]\n");
-        let profiled = files().pin(&folder, &profile(&yaml)).expect("nothing pinned");
+        let profiled = Files::read_under(&folder, &folder, &profile(&yaml)).expect("nothing pinned");
         assert_eq!(outcome(profiled, &tools), Err(decline));
     }
     let changed = place("changed", &[("chat_template.jinja", &format!("{QWEN3} "))]);

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use warmpath_prompt::Tokenizer;
+use warmpath_prompt::tokenizer::Recent;
 
 /// What changes its form, or its neighbours', where it stands.
 const PIECES: &[&str] = &[
@@ -76,7 +77,7 @@ pub fn text(added: &[String]) -> impl Strategy<Value = String> + use<> {
 
 fn ids(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, String> {
     let mut ids = Vec::new();
-    tokenizer.encode(text, &mut ids).map_err(|fault| fault.to_string())?;
+    tokenizer.encode(text, &mut Recent::default(), &mut ids).map_err(|fault| fault.to_string())?;
     Ok(ids)
 }
 

@@ -65,6 +65,13 @@ def legacy():
     return document
 
 
+def cut_by(pattern):
+    """Byte-level with words cut by a pattern of its own."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    write = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, write]}}
+
+
 def edited(base, **changes):
     """With tokens' flags set by content, and tokens added."""
     document = copy.deepcopy(base)
@@ -80,8 +87,16 @@ def edited(base, **changes):
     return document
 
 
+QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+        r"|\s+(?!\S)|\s+")
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
 base = json.loads(byte_level().to_str())
 save("tiny", base)
+save("qwen", edited(base, parts={"normalizer": {"type": "NFC"}, **cut_by(QWEN)}))
+save("o200k", edited(base, parts=cut_by(O200K)))
 save("nfc", edited(base, parts={"normalizer": {"type": "NFC"}},
                    tokens=[("<e\u0301>", {}), ("<n>", {"normalized": True})]))
 save("strips", edited(base, flags={"<|im_end|>": {"rstrip": True}, "<|pad|>": {"lstrip": True}},

@@ -2,6 +2,7 @@
 //! what to show; must never decide anything.
 
 use super::{Candidate, Choice, Miss, Place, Question, Ranking};
+use crate::attest;
 use crate::decide::Reason;
 
 /// Candidates that an explanation shows.
@@ -24,12 +25,14 @@ pub struct Shown {
     pub cap: u32,
     /// It takes requests by load alone, since its answers contradict what was predicted.
     pub untrusted: bool,
+    /// This is not proven of it, under a rule with a model profile.
+    pub unproven: Option<attest::Reason>,
 }
 
 impl Shown {
     fn new(candidate: &Candidate, cap: u32) -> Shown {
-        let Candidate { endpoint, rank, runs, promised, load, untrusted, .. } = *candidate;
-        Shown { endpoint, rank, runs, promised, load, cap, untrusted }
+        let Candidate { endpoint, rank, runs, promised, load, untrusted, unproven, .. } = *candidate;
+        Shown { endpoint, rank, runs, promised, load, cap, untrusted, unproven }
     }
 }
 
@@ -126,9 +129,9 @@ impl Explanation {
 mod tests {
     use super::*;
 
-    /// 256 of a shard are some 70 KB.
+    /// 256 of a shard are some 80 KB.
     #[test]
     fn an_explanation_is_small() {
-        assert!(size_of::<Explanation>() <= 312, "{}", size_of::<Explanation>());
+        assert!(size_of::<Explanation>() <= 344, "{}", size_of::<Explanation>());
     }
 }

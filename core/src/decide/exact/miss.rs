@@ -1,6 +1,7 @@
 //! Why a request is not routed by its blocks. Owns the closed list of reasons and their words; must never
 //! change what is done about one.
 
+use crate::attest::Reason;
 use crate::decline::Decline;
 
 /// Why exact routing leaves a request to the next tier.
@@ -32,6 +33,8 @@ pub enum Miss {
     Fenced,
     /// All endpoints take requests by load alone: their answers contradict what was predicted.
     Untrusted,
+    /// Of no endpoint all is proven that the rule's model profile asks for; of the first this.
+    Unproven(Reason),
     /// Blocks are known, none of this prompt's first ones.
     NoWorker,
     /// All runs are below the minimum depth.
@@ -61,6 +64,7 @@ impl Miss {
             Miss::NoSignal => "no_signal",
             Miss::Fenced => "fenced",
             Miss::Untrusted => "untrusted",
+            Miss::Unproven(reason) => reason.word(),
             Miss::NoWorker => "no_worker",
             Miss::Shallow => "shallow",
             Miss::Excluded => "excluded",
@@ -76,7 +80,7 @@ impl Miss {
             Miss::Declined(Decline::NoPrompt | Decline::NoMessages | Decline::ManyPrompts) => "text_empty",
             Miss::Declined(Decline::Chain(_)) | Miss::TooLong => "hashes",
             Miss::Declined(_) | Miss::TokenizerBusy | Miss::Unreadable => "tokenize",
-            Miss::NoSignal | Miss::Fenced | Miss::Untrusted => "no_worker",
+            Miss::NoSignal | Miss::Fenced | Miss::Untrusted | Miss::Unproven(_) => "no_worker",
             Miss::LoadGuard | Miss::Bounded => "excluded",
             Miss::ModeOff
             | Miss::Warmup

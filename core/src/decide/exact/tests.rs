@@ -95,6 +95,7 @@ fn random_candidates(random: &mut Random) -> Vec<Candidate> {
                 backup,
                 fenced,
                 untrusted: false,
+                unproven: None,
             });
         }
     }

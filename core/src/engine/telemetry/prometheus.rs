@@ -3,7 +3,7 @@
 
 /// One line with a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample<'a> {
+pub(in crate::engine) struct Sample<'a> {
     /// The metric's name.
     pub name: &'a str,
     /// What stands between the braces, as written.
@@ -13,7 +13,7 @@ pub(super) struct Sample<'a> {
 }
 
 /// The samples of a page, in order. A page that is not UTF-8 has none behind the fault.
-pub(super) fn samples(page: &[u8]) -> impl Iterator<Item = Sample<'_>> {
+pub(in crate::engine) fn samples(page: &[u8]) -> impl Iterator<Item = Sample<'_>> {
     let text = match std::str::from_utf8(page) {
         Ok(text) => text,
         Err(fault) => std::str::from_utf8(&page[..fault.valid_up_to()]).unwrap_or_default(),
@@ -49,7 +49,7 @@ fn labels_end(inside: &str) -> Option<usize> {
 
 impl<'a> Sample<'a> {
     /// The value of a label as written, escapes and all.
-    pub(super) fn label(&self, name: &str) -> Option<&'a str> {
+    pub(in crate::engine) fn label(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.labels;
         loop {
             let (key, after) = rest.split_once("=\"")?;

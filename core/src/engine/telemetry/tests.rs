@@ -72,3 +72,21 @@ fn other_pages_are_no_load() {
         }
     }
 }
+
+#[test]
+fn lookups_of_all_ranks_are_added_and_other_names_are_not() {
+    let telemetry = Engine::Vllm.telemetry().expect("telemetry");
+    let page = |hits: &str| {
+        format!(
+            "vllm:prefix_cache_queries_total{{engine=\"0\",m=\"b c\"}} 1.5e+03\n\
+             vllm:prefix_cache_queries_total{{engine=\"1\"}} 7.0\nvllm:prefix_cache_queries_total_more{{}} 5\n\
+             vllm:prefix_cache_hits_total {hits}\n"
+        )
+    };
+    assert_eq!(telemetry.lookups(page("3").as_bytes()), Some([1507, 3]));
+    for odd in ["nan", "-1", "0.5", "inf"] {
+        assert_eq!(telemetry.lookups(page(odd).as_bytes()), None, "{odd}");
+    }
+    assert_eq!(telemetry.lookups(b"vllm:prefix_cache_queries_total 3\n"), None);
+    assert!(!Engine::Sglang.telemetry().expect("telemetry").tells_lookups());
+}

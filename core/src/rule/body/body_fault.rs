@@ -13,7 +13,7 @@ pub struct BodyFault {
     /// HTTP status: 422 where a value breaks the schema (kind, range, missing), 400 where it breaks a rule, 412
     /// where the gateway's environment lacks what it needs.
     pub status: u16,
-    /// The class of fault: `wrong_kind`, `out_of_range`, `missing_member`, `unknown_member`,
+    /// The class of fault: `wrong_kind`, `null_member`, `out_of_range`, `missing_member`, `unknown_member`,
     /// `not_yet_available`, `not_in_this_build`, `conflicting_members`, `duplicate_endpoint`, or the code of a
     /// [`ContractFault`].
     pub code: &'static str,
@@ -32,6 +32,8 @@ pub struct BodyFault {
 pub(super) enum Class {
     /// Another JSON kind than the member has.
     WrongKind,
+    /// `null` where that must not pass for a member left out (`fc_…`).
+    Null,
     /// Right kind, wrong value.
     OutOfRange,
     /// A required member is absent.
@@ -54,6 +56,7 @@ impl Class {
     fn status_and_code(self) -> (u16, &'static str) {
         match self {
             Class::WrongKind => (422, "wrong_kind"),
+            Class::Null => (400, "null_member"),
             Class::OutOfRange => (422, "out_of_range"),
             Class::Missing => (422, "missing_member"),
             Class::Unknown => (400, "unknown_member"),

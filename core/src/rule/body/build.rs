@@ -53,7 +53,7 @@ pub(super) fn rule(
     })
 }
 
-fn key(service: &Given) -> Result<RuleKey, BodyFault> {
+pub(super) fn key(service: &Given) -> Result<RuleKey, BodyFault> {
     let port = service.int("port");
     if !matches!(service.int("portMax"), 0) && service.int("portMax") != port {
         let problem = "port ranges are not in this build";
@@ -233,7 +233,7 @@ fn disaggregation(service: &Given) -> Option<Disaggregation> {
     service.flag("pd_disagg_mode").then_some(Disaggregation { bootstrap_port })
 }
 
-fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
+pub(super) fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
     let mut specs: Vec<Endpoint> = Vec::with_capacity(endpoints.len());
     for given in endpoints {
         let ip = given.address("endpointIP")?;

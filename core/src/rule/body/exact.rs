@@ -7,6 +7,7 @@ use crate::SECOND;
 use crate::block::BlockSize;
 use crate::engine::{Algo, ContractFault, Engine, Version};
 use crate::environment::Environment;
+use crate::profile::binding::{ApiMode, Binding, ProfileTerms};
 use crate::rule::{KvExact, KvPorts, RankMode};
 
 /// Of a rule that asks for exact routing: its terms, or why there are none.
@@ -30,7 +31,11 @@ pub(super) fn exact(service: &Given, environment: &Environment) -> Result<Option
             "union" => RankMode::Union,
             _ => RankMode::Pin,
         },
-        completions_only: service.text("kvExactApiMode") == "completions",
+        profile: ProfileTerms {
+            declared: ApiMode::from_word(service.text("kvExactApiMode")),
+            id: service.text("kvModelProfile").to_string(),
+            binding: Binding::default(),
+        },
         warmup: service.int("kvWarmupSec").unsigned_abs() * SECOND,
     }))
 }

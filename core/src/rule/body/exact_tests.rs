@@ -5,6 +5,7 @@ use super::*;
 use crate::SECOND;
 use crate::block::BlockSize;
 use crate::engine::{Algo, Engine, Version};
+use crate::profile::binding::ApiMode;
 use crate::rule::{ExplainHeader, KvExact, KvPorts, RankMode};
 use serde_json::json;
 
@@ -116,9 +117,7 @@ fn every_wrong_shape_is_refused_with_the_known_phrase() {
         (&vllm, json!({"kvBlockSize": 0}), "kvBlockSize", 422, "out of range"),
         (&vllm, json!({"kvBlockSize": 4097}), "kvBlockSize", 422, "out of range"),
         (&vllm, json!({"kvEngineVersion": "latest"}), "kvEngineVersion", 422, "write it as the engine does"),
-        (&vllm, json!({"kvExactApiMode": "chat"}), "kvExactApiMode", 400, "not yet available"),
-        (&vllm, json!({"kvExactApiMode": "both"}), "kvExactApiMode", 400, "not yet available"),
-        (&vllm, json!({"kvModelProfile": "qwen"}), "kvModelProfile", 400, "not yet available"),
+        (&vllm, json!({"kvExactApiMode": "responses"}), "kvExactApiMode", 422, "not one of its words"),
         (
             &vllm,
             json!({"kvExactMode": 0, "kvExactApiMode": "completions"}),
@@ -199,7 +198,7 @@ fn every_member_reaches_the_terms() {
         "kvEngineType": "sglang", "kvHashAlgo": "tokens", "kvBlockSize": 64, "kvZmqPort": 65528,
         "kvReplayPort": 6000, "kvZmqBind": true, "kvDpRankCount": 8, "kvRankMode": "union",
         "kvWarmupSec": 0, "kvEngineVersion": "0.5.23", "kvExactApiMode": "completions",
-        "explain_header": "full",
+        "kvModelProfile": "qwen", "explain_header": "full",
     }));
     let exact = rule.exact.unwrap();
     assert_eq!(
@@ -208,7 +207,8 @@ fn every_member_reaches_the_terms() {
     );
     assert_eq!(exact.ports, KvPorts { publish: 65528, replay: 6000, bind: true });
     assert_eq!((exact.ranks, exact.rank_mode, exact.warmup), (8, RankMode::Union, 0));
-    assert_eq!((exact.version, exact.completions_only), (Some(Version::new(0, 5, 23)), true));
+    assert_eq!(exact.version, Some(Version::new(0, 5, 23)));
+    assert_eq!((exact.profile.id.as_str(), exact.profile.declared), ("qwen", ApiMode::Completions));
     assert_eq!((rule.engine, rule.explain), (Engine::Sglang, ExplainHeader::Full));
     assert_eq!(take(json!({"explain_header": "id"})).explain, ExplainHeader::Id);
     for algo in Engine::ALL

@@ -33,6 +33,7 @@ pub(super) fn gate(service: &Given, endpoints: &[Given], environment: &Environme
             env.tenant_share,
             0,
         ),
+        fair: switch(service, "fc_fair").unwrap_or(false),
         expose: Said::of(switch(service, "fc_expose_headers"), env.expose, false),
         by_pairs: false,
     };
@@ -120,7 +121,7 @@ mod tests {
         let said = json!({
             "fc_mode": "enforce", "fc_max_outstanding": 1, "fc_ep_max_inflight": 2, "fc_max_queue_depth": 5,
             "fc_max_queue_wait_ms": 6, "fc_adaptive": "on", "fc_ttft_target_ms": 7, "fc_telemetry_stale_ms": 8,
-            "fc_warmup_ms": 9, "fc_tenant_max_share_pct": 10, "fc_expose_headers": "on",
+            "fc_warmup_ms": 9, "fc_tenant_max_share_pct": 10, "fc_fair": "on", "fc_expose_headers": "on",
         });
         let gate = rule(said, GateEnvironment::default()).unwrap().gate;
         let ms = crate::MILLISECOND;
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!((gate.outstanding.value, gate.per_endpoint.value, gate.queue.value), (1, 2, 5));
         assert_eq!((gate.wait.value, gate.ttft_target, gate.stale), (6 * ms, 7 * ms, 8 * ms));
         assert_eq!((gate.warmup.value, gate.tenant_share.value), (9 * ms, 10));
-        assert!(gate.adaptive.value && gate.expose.value);
+        assert!(gate.adaptive.value && gate.expose.value && gate.fair);
     }
 
     #[test]
@@ -139,7 +140,7 @@ mod tests {
         let left_out = json!({"fc_mode": "enforce", "fc_max_queue_depth": 3});
         assert_eq!(rule(left_out, GateEnvironment::default()).unwrap().gate.wait.value, 5 * SECOND);
         let null = rule(json!({"fc_max_outstanding": null}), GateEnvironment::default()).unwrap_err();
-        assert_eq!(null.status, 422);
+        assert_eq!((null.status, null.code), (400, "null_member"));
     }
 
     #[test]

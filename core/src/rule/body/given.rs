@@ -36,7 +36,7 @@ impl<'a> Given<'a> {
         for (name, value) in map {
             match given.row(name) {
                 Some(member) => check_kind(member, &given.at(name), value)?,
-                None => return Err(given.unknown(name, value, elsewhere)),
+                None => return Err(given.unknown(name, elsewhere)),
             }
         }
         match table.iter().find(|m| m.default == Plain::Required && !map.contains_key(m.name)) {
@@ -126,14 +126,15 @@ impl<'a> Given<'a> {
         self.table.iter().find(|m| m.name == name)
     }
 
-    fn unknown(&self, name: &str, value: &Value, elsewhere: &[(&str, &'static [Member])]) -> BodyFault {
+    /// The value is not repeated: nobody knows what it is, it may be a secret.
+    fn unknown(&self, name: &str, elsewhere: &[(&str, &'static [Member])]) -> BodyFault {
         let place = elsewhere.iter().find(|(_, table)| table.iter().any(|m| m.name == name));
         let cure = match (place, nearest(name, self.table.iter().map(|m| m.name))) {
             (Some((place, _)), _) => format!("it belongs into {place}"),
             (None, Some(meant)) => format!("did you mean {meant}?"),
             (None, None) => "remove it".to_string(),
         };
-        BodyFault::new(Class::Unknown, self.at(name), Some(value), "no member of this name is known", cure)
+        BodyFault::new(Class::Unknown, self.at(name), None, "no member of this name is known", cure)
     }
 }
 
@@ -142,12 +143,21 @@ fn bounded(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
+/// `value`, unless it may hold a key or certificate, which no answer and no log may repeat.
+fn quotable<'a>(member: &Member, value: &'a Value) -> Option<&'a Value> {
+    (!member.name.starts_with("mtls_")).then_some(value)
+}
+
 fn check_kind(member: &Member, path: &str, value: &Value) -> Result<(), BodyFault> {
     let allowed = || format!("use {}", member.allowed());
     let wrong_kind = || {
         let problem = format!("{} is the wrong kind", kind_of(value));
         let cure = if value.is_null() { format!("{}, or leave it out", allowed()) } else { allowed() };
-        BodyFault::new(Class::WrongKind, path, Some(value), &problem, cure)
+        let class = match value.is_null() && member.name.starts_with("fc_") {
+            true => Class::Null,
+            false => Class::WrongKind,
+        };
+        BodyFault::new(class, path, quotable(member, value), &problem, cure)
     };
     let out_of_range = |problem: &str| {
         let problem = shapes::range_phrase(member.name).unwrap_or(problem);
@@ -216,5 +226,5 @@ fn check_served(member: &Member, path: &str, value: &Value) -> Result<(), BodyFa
         Others::Later => (Class::NotYetAvailable, "not yet available in this build"),
         Others::Never => (Class::NotInThisBuild, "not in this build"),
     };
-    Err(BodyFault::new(class, path, Some(value), problem, format!("use {}", member.allowed())))
+    Err(BodyFault::new(class, path, quotable(member, value), problem, format!("use {}", member.allowed())))
 }

@@ -12,6 +12,7 @@ pub fn readback(rule: &Rule, stored_body: &Value) -> Value {
     out.shift_remove("fc_effective");
     let mut service = object(out.remove("serviceArguments"));
     service.shift_remove("fc_effective");
+    service.shift_remove("oper");
     service.insert("id".into(), rule.id.as_str().into());
     for (name, value) in [
         ("protocol", json!("tcp")),

@@ -121,12 +121,25 @@ const SHAPES: &[Shape] = &[
     ),
 ];
 
+/// Every contradiction that is known: the blamed member and the phrase.
+pub fn contradictions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SHAPES.iter().chain(kv::SHAPES).map(|s| (s.member, s.problem))
+}
+
 /// The first contradiction of a rule, if any.
 pub(super) fn check(service: &Given, endpoints: &[Given]) -> Result<(), BodyFault> {
     match SHAPES.iter().chain(kv::SHAPES).find(|s| (s.broken)(service, endpoints)) {
-        Some(s) => Err(service.fault(Class::Conflict, s.member, s.problem, s.cure)),
+        Some(s) => {
+            Err(blamed(s.member, service, endpoints).fault(Class::Conflict, s.member, s.problem, s.cure))
+        }
         None => Ok(()),
     }
+}
+
+/// The object that the blamed member stands in: of `ep_role` the first endpoint that has one.
+fn blamed<'a>(member: &str, service: &Given<'a>, endpoints: &[Given<'a>]) -> Given<'a> {
+    let endpoint = endpoints.iter().find(|e| member == "ep_role" && e.int(member) != 0);
+    *endpoint.unwrap_or(service)
 }
 
 /// The phrase for a value outside of the schema, where scripts look for one.

@@ -105,7 +105,13 @@ pub(super) const SERVICE: &[Member] = &[
     never("snat", Flag, NO, "source NAT"),
     never("egress", Flag, NO, "egress rule"),
     never("proxyprotocolv2", Flag, NO, "PROXY v2 preface on upstream connections"),
-    never("oper", Int(0, 2), ZERO, "attach or detach endpoints"),
+    here(
+        "oper",
+        Int(0, 2),
+        ZERO,
+        "what a POST does: 0 creates or replaces the rule; 1 adds these endpoints to it; 2 takes them away, and the \
+         rule with its last one. With 1 and 2 nothing else of the body counts but what tells which rule is meant",
+    ),
     never("block", U32, ZERO, "rule block"),
     some(
         "probetype",
@@ -342,14 +348,20 @@ pub(super) const SERVICE: &[Member] = &[
         ZERO,
         "where SGLang's decode engines meet its prefill engines; 0: 8998; only with `pd_disagg_mode` and `sglang`",
     ),
-    some(
+    here(
         "kvExactApiMode",
         Word(&["", "completions", "chat", "both"]),
-        (&[BLANK, Plain::Text("completions")], Later),
         BLANK,
-        "which requests are routed by blocks: `completions` alone; empty: all that can be",
+        "which requests are routed by blocks: `completions` or `chat` alone, or `both`; empty: what the profile \
+         supports, without one both; can't be changed while the rule exists",
     ),
-    later("kvModelProfile", NAME, BLANK, "exact routing of chats"),
+    here(
+        "kvModelProfile",
+        Text(127),
+        BLANK,
+        "id of the profile in `kvprofiles/` that pins tokenizer and template: the rule is routed by blocks only while \
+         that is proven against its engines; can be attached to a rule once, then not be changed while the rule exists",
+    ),
     some(
         "api_key_auth",
         Word(&["", "disabled", "required", "jwt", "apikey-or-jwt"]),
@@ -436,6 +448,14 @@ pub(super) const SERVICE: &[Member] = &[
         "percent of the ceiling that one tenant may have, at the engines or waiting; a tenant is whoever sends the \
          same `X-Api-Key`, else the same `Authorization`, else from the same address; 0: as \
          `LLB_FC_TENANT_MAX_SHARE_PCT`, else all",
+    ),
+    here(
+        "fc_fair",
+        Word(&["", "on", "off"]),
+        BLANK,
+        "`on`: those that wait are served fairly by tenant (as for `fc_tenant_max_share_pct`), the tenant first that was \
+         served the least work while others waited, and in the order they came within a tenant; work is a token for each \
+         4 bytes of a request and of a whole answer, and for each 256 of a stream",
     ),
     here(
         "fc_expose_headers",

@@ -284,7 +284,8 @@ fn contradictions_are_refused_with_the_known_phrases() {
     ];
     for (body, member, words) in cases {
         let fault = refuse(&body);
-        assert_eq!(fault.member, format!("serviceArguments.{member}"), "{fault}");
+        let object = if member == "ep_role" { "endpoints[0]" } else { "serviceArguments" };
+        assert_eq!(fault.member, format!("{object}.{member}"), "{fault}");
         assert!(fault.message.contains(words), "{fault}");
     }
 }
@@ -333,7 +334,7 @@ fn unknown_members_are_refused_with_the_nearest_name() {
     }
     let mut body = plain();
     body["serviceargs"] = json!({});
-    assert!(refuse(&body).message.starts_with("serviceargs is {}"));
+    assert!(refuse(&body).message.starts_with("serviceargs: no member of this name"));
 }
 
 #[test]

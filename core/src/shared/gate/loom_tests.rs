@@ -24,7 +24,7 @@ fn a_turn_is_never_lost() {
         if gate.enter() {
             turns.fetch_add(1, SeqCst);
         } else {
-            assert_eq!(gate.queue(1, PLACE), Some(0));
+            assert_eq!(gate.queue(1, PLACE, Work::default()), Some(0));
             while gate.call().is_some() {
                 turns.fetch_add(1, SeqCst);
             }
@@ -41,7 +41,7 @@ fn one_that_leaves_was_called_or_was_not() {
         let gate = Arc::new(Gate::default());
         gate.set_limit(1);
         assert!(gate.enter());
-        assert_eq!(gate.queue(1, PLACE), Some(0));
+        assert_eq!(gate.queue(1, PLACE, Work::default()), Some(0));
         let holder = gate.clone();
         let holder = loom::thread::spawn(move || {
             holder.put_back();

@@ -13,10 +13,10 @@ fn permits_are_given_up_to_the_limit_and_none_beside_those_who_wait() {
     assert!(!gate.enter(), "no limit was set yet");
     gate.set_limit(2);
     assert!(gate.enter() && gate.enter() && !gate.enter());
-    assert_eq!(gate.queue(0, place(0, 1)), None, "no queue");
-    let first = gate.queue(2, place(0, 1)).unwrap();
-    let second = gate.queue(2, place(1, 2)).unwrap();
-    assert_eq!(gate.queue(2, place(0, 3)), None, "full");
+    assert_eq!(gate.queue(0, place(0, 1), Work::default()), None, "no queue");
+    let first = gate.queue(2, place(0, 1), Work::default()).unwrap();
+    let second = gate.queue(2, place(1, 2), Work::default()).unwrap();
+    assert_eq!(gate.queue(2, place(0, 3), Work::default()), None, "full");
     assert_eq!(gate.call(), None);
     gate.put_back();
     assert!(!gate.enter(), "it would overtake");
@@ -33,7 +33,8 @@ fn a_raised_limit_calls_and_a_lowered_one_waits_until_enough_are_back() {
     let gate = Gate::default();
     gate.set_limit(1);
     assert!(gate.enter());
-    let tickets: Vec<u64> = (0..3).map(|slot| gate.queue(9, place(0, slot)).unwrap()).collect();
+    let tickets: Vec<u64> =
+        (0..3).map(|slot| gate.queue(9, place(0, slot), Work::default()).unwrap()).collect();
     gate.set_limit(3);
     let called: Vec<u64> = std::iter::from_fn(|| gate.call()).map(|turn| turn.ticket).collect();
     assert_eq!(called, tickets[..2]);
@@ -87,7 +88,7 @@ impl World {
             assert!(self.shards.iter().all(|s| s.waiting.is_empty() || !s.mail.is_empty()), "it overtook");
             return self.shards[shard].served.push(client);
         }
-        if let Some(ticket) = self.gate.queue(depth, place(shard as u16, client)) {
+        if let Some(ticket) = self.gate.queue(depth, place(shard as u16, client), Work::default()) {
             self.queued.push(ticket);
             self.shards[shard].waiting.insert(ticket, client);
             self.call();

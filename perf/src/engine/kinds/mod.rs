@@ -14,11 +14,10 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::config::Config;
+use super::config::{Config, Tokenize};
 use super::openai::{Answer, Ask, Choice, Piece, Refusal, Usage};
 use super::publish::Source;
 use super::stats::Stats;
-use super::text::Reading;
 pub use contract::{Chain, Telling, Tongue};
 pub use pair::{Half, Leg};
 pub use vllm::hash::HashAlgo;
@@ -167,7 +166,7 @@ impl Kind {
             self.inference(path).is_some() || self.tokenizes(path) || self.command("POST", path).is_some();
         match page {
             Some(page) if reads => page,
-            _ if method == "POST" && self.tokenizes(path) => self.tokenize(body, &view.config.reading),
+            _ if method == "POST" && self.tokenizes(path) => self.tokenize(body, view.config),
             Some(_) => self.wrong_method(),
             None if posts => self.wrong_method(),
             None => self.not_found(),
@@ -189,19 +188,31 @@ impl Kind {
     }
 
     fn tokenizes(self, path: &str) -> bool {
-        path == "/tokenize" && self != Kind::Trtllm
+        match self {
+            Kind::Trtllm => false,
+            Kind::Sglang => matches!(path, "/tokenize" | "/v1/tokenize"),
+            Kind::Vllm | Kind::Llamacpp => path == "/tokenize",
+        }
     }
 
     /// Pseudo tokens of a text: `content` for llama.cpp, `prompt` for the others.
-    fn tokenize(self, body: &[u8], reading: &Reading) -> Reply {
+    fn tokenize(self, body: &[u8], config: &Config) -> Reply {
+        let (reading, how) = (&config.reading, config.pretence.tokenize);
+        if how == Tokenize::Broken {
+            return self.failure(500);
+        }
         let Ok(json) = serde_json::from_slice::<Value>(body) else {
             return self.refuse(&Refusal::Malformed("the body is not JSON".into()));
         };
-        let ids = match json["messages"].as_array() {
+        let mut ids = match json["messages"].as_array() {
             Some(messages) => reading.chat(messages),
             None => reading.text(json["content"].as_str().or(json["prompt"].as_str()).unwrap_or_default()),
         };
+        if let Some(last) = ids.last_mut().filter(|_| how == Tokenize::Flipped) {
+            *last ^= 1;
+        }
         let value = match self {
+            _ if how == Tokenize::Odd => json!({"tokens": ids}),
             Kind::Llamacpp => json!({"tokens": ids}),
             _ => {
                 json!({"count": ids.len(), "max_model_len": MAX_MODEL_LEN, "tokens": ids, "token_strs": null})

@@ -34,6 +34,7 @@ fn server_info(view: View) -> Value {
         "disaggregation_bootstrap_port": view.door.map_or(8998, |door| door.port()),
         "max_total_num_tokens": capacity(view), "kv_events": kv_events(view), "internal_states": [{}],
         "startup_time": view.started, "version": view.config.release().text,
+        "dtype": view.config.pretence.dtype.as_deref().unwrap_or("auto"), "revision": view.config.pretence.revision,
     })
 }
 

@@ -30,6 +30,9 @@ pub fn page(path: &str, view: View) -> Option<Reply> {
 }
 
 fn server_info(view: View) -> Value {
+    if view.config.pretence.hides_blocks {
+        return json!({"disaggregated_params": null});
+    }
     json!({
         "disaggregated_params": null, "kv_cache_hash_algo": "v1_block_key",
         "tokens_per_block": view.config.block_size, "max_batch_size": 256,
