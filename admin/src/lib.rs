@@ -26,6 +26,7 @@ mod run;
 pub mod serve;
 mod store;
 pub mod telemetry;
+mod transfers;
 pub mod trust;
 mod watchdog;
 pub mod why;

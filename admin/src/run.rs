@@ -132,6 +132,7 @@ async fn serve_until(
     tokio::task::spawn_local(scrape(&gateway.borrow(), options.scrape_interval));
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::transfers::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::counters::watch(gateway.clone()));
     started(address);

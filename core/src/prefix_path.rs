@@ -64,7 +64,12 @@ impl PrefixPath {
 /// another way matches nothing, which costs a match and nothing else. `None` without either.
 pub fn text<'b>(body: &'b [u8], members: &Members) -> Option<&'b [u8]> {
     if let Some(prompt) = members.get(Member::Prompt) {
-        return matches!(prompt.kind, Kind::String { .. }).then(|| prompt.inner().of(body));
+        return match prompt.kind {
+            Kind::String { .. } => Some(prompt.inner().of(body)),
+            // Token ids.
+            Kind::Array => prompt.raw.of(body).strip_suffix(b"]"),
+            _ => None,
+        };
     }
     let messages = members.get(Member::Messages).filter(|messages| messages.kind == Kind::Array)?;
     messages.raw.of(body).strip_suffix(b"]")

@@ -8,6 +8,7 @@ use crate::metrics::text::Page;
 use std::collections::BTreeMap;
 use warmpath_core::control::{FIRST_BYTE_BUCKETS_US, Latency, PairCount, PairEnd, PairReport};
 use warmpath_core::receipt::PairPhase;
+use warmpath_core::rule::Role;
 
 /// All of them.
 pub const FAMILIES: &[Family] = &[
@@ -101,7 +102,44 @@ pub const FAMILIES: &[Family] = &[
         "Prefills that were done and whose decode never began: their blocks stay charged for the lease.",
         |f, p| total(f, p, PairCount::Orphaned),
     ),
+    family(
+        "warmpath_pd_encoded_total",
+        "counter",
+        "Images and other parts that encoders encoded for prefill.",
+        |f, p| total(f, p, PairCount::Encoded),
+    ),
+    family(
+        "warmpath_pd_not_encoded_total",
+        "counter",
+        "Parts that were left to prefill, since no encoder would encode them.",
+        |f, p| total(f, p, PairCount::NotEncoded),
+    ),
+    family(
+        "warmpath_pd_encode_refused_total",
+        "counter",
+        "Refusals (4xx) of encoders that went to the client.",
+        |f, p| total(f, p, PairCount::EncodeRefused),
+    ),
+    family(
+        "warmpath_pd_transfer_path_exhausted",
+        "gauge",
+        "1: pairs through this prefill endpoint keep failing for want of its blocks while probes find it well.",
+        exhausted,
+    ),
 ];
+
+fn exhausted(facts: &Facts, page: &mut Page) {
+    let mut seen = BTreeMap::new();
+    for service in facts.table.services().filter(|service| service.roles.is_some()) {
+        let prefill = service.rule.endpoints.iter().zip(&service.endpoints);
+        for (_, state) in prefill.filter(|(spec, _)| spec.role == Role::Prefill) {
+            seen.insert(state.address(), state.transfers_exhausted());
+        }
+    }
+    for (address, exhausted) in seen {
+        page.sample("", &[("ep", &address.to_string())], u64::from(exhausted));
+    }
+}
 
 fn reports<'a>(facts: &'a Facts) -> impl Iterator<Item = &'a PairReport> {
     facts.reports.iter().flat_map(|report| &report.pairs)

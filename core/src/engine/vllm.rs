@@ -1,6 +1,7 @@
 //! vLLM's block hashes, 0.23 to 0.33: a block is `hash((parent, tokens, extra))` over CBOR or pickle, from a
 //! root that is the hash of the seed. Owns which version hashes what.
 
+mod encode;
 mod pairing;
 
 use super::answers::Answers;

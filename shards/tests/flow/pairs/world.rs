@@ -57,6 +57,7 @@ impl Outcome {
 
     pub fn assert_covers(&self, kind: Kind, mix: Mix) {
         let wanted: &[&str] = match (mix, kind) {
+            (Mix::Kind, Kind::Vllm) => &["Answer(200)", "Encoded"],
             (Mix::Kind, _) => &["Answer(200)"],
             (Mix::Leaving, _) => &["Answer(200)", "Left"],
             (Mix::Faulty, Kind::Sglang) => &[
@@ -66,6 +67,21 @@ impl Outcome {
                 "pd_decode_backend_died",
                 "RoomRetry",
                 "DecodeAborted",
+            ],
+            (Mix::Faulty, Kind::Vllm) => &[
+                "Answer(200)",
+                "Answer(400)",
+                "pd_prefill_timeout",
+                "pd_decode_timeout",
+                "pd_encode_timeout",
+                "pd_decode_backend_died",
+                "HandedOver",
+                "NotHandedOver",
+                "Orphaned",
+                "PrefillDied",
+                "Encoded",
+                "NotEncoded",
+                "EncodeRefused",
             ],
             (Mix::Faulty, _) => &[
                 "Answer(200)",
@@ -198,6 +214,7 @@ pub fn endpoints(engines: &[(SocketAddr, Part)]) -> Vec<Value> {
             Part::Normal => 0,
             Part::Prefill => 1,
             Part::Decode => 2,
+            Part::Encode => 3,
         };
         json!({"endpointIP": at.ip().to_string(), "targetPort": at.port(), "weight": 1,
                "ep_role": role, "nixl_port": at.port() + 1000})
@@ -218,9 +235,13 @@ fn add_engines(
     (kind, mix): (Kind, Mix),
 ) -> Vec<(SocketAddr, Part)> {
     let mut all = Vec::new();
-    for (part, count) in
-        [(Part::Prefill, 1 + draw.below(3)), (Part::Decode, 1 + draw.below(3)), (Part::Normal, draw.below(2))]
-    {
+    let encoders = if kind == Kind::Vllm { draw.below(3) } else { 0 };
+    for (part, count) in [
+        (Part::Prefill, 1 + draw.below(3)),
+        (Part::Decode, 1 + draw.below(3)),
+        (Part::Normal, draw.below(2)),
+        (Part::Encode, encoders),
+    ] {
         for name in 0..count {
             let at = engine_at(part, name);
             let idle = draw.of(&[20_000_000, 2_000_000_000, 6_000_000_000]);
@@ -261,7 +282,11 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
     let mut prefill = "ok";
     let mut decode = "ok";
     let stream = draw.below(2) == 0;
+    let mut encode = if draw.below(4) == 0 { "nothing" } else { "ok" };
     if mix == Mix::Faulty {
+        if draw.below(2) == 0 {
+            encode = draw.of(&FAULTS);
+        }
         match draw.below(5) {
             0 | 1 => prefill = draw.of(&FAULTS),
             2 | 3 => decode = draw.of(&FAULTS),
@@ -284,9 +309,13 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
         prefill: prefill.into(),
         always: draw.below(2) == 0,
         decode: decode.into(),
+        images: if kind == Kind::Vllm { draw.of(&[0, 0, 1, 3, 20]) } else { 0 },
+        native: kind == Kind::Sglang && draw.below(4) == 0,
+        encode: encode.into(),
         pad: draw.of(&[0, 300, 9_000, 30_000]),
         out: draw.of(&[1, 200, 5_000]),
         state: if draw.below(3) == 0 { draw.of(&[1_000, 100_000]) } else { 10 },
+        ..Wish::default()
     };
     let mut ask = Ask { wish, chunked: draw.below(3) == 0, own_id: draw.below(4) == 0, ..Ask::default() };
     if mix == Mix::Leaving && draw.below(2) == 0 {
