@@ -213,7 +213,7 @@ impl Fault {
             Fault::HandshakeCarried => (
                 400,
                 "pd_handshake_carried",
-                "kv_transfer_params, disaggregated_params and bootstrap_ members are the gateway's to set where \
+                "kv_transfer_params, ec_transfer_params, disaggregated_params and bootstrap_ members are the gateway's to set where \
                  prefill and decode are separate; leave them out",
                 0,
                 Client,
