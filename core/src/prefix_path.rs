@@ -130,7 +130,8 @@ mod tests {
         assert!(second.0.unwrap().starts_with(&first.0.unwrap()));
         assert_eq!(first.1, second.1);
         assert_eq!(read(r#"{"prompt":"once \"upon"}"#).0.unwrap(), r#"once \"upon"#);
-        for other in [r#"{"prompt":[1,2]}"#, r#"{"messages":"a"}"#, "{}"] {
+        assert_eq!(read(r#"{"prompt":[1,2]}"#).0.unwrap(), "[1,2", "token ids begin alike too");
+        for other in [r#"{"prompt":7}"#, r#"{"messages":"a"}"#, "{}"] {
             assert_eq!(read(other).0, None, "{other}");
         }
         for other in [r#"{"tools":[]}"#, r#"{"cache_salt":"s"}"#, r#"{"lora_adapter":"l"}"#] {
