@@ -1,5 +1,5 @@
 //! Contradictions among the members of exact routing and of prefill/decode. Owns their phrases; what an
-//! engine has or lacks is asked of [`Engine`](crate::engine::Engine).
+//! engine has or lacks is asked of [`Engine`].
 
 use super::{Shape, USE_MODE_4, disaggregated, has_role, not_full_proxy, shape};
 use crate::engine::{Algo, Engine};
