@@ -33,6 +33,7 @@ mod run;
 pub mod serve;
 mod store;
 pub mod telemetry;
+mod transfers;
 pub mod trust;
 mod watchdog;
 pub mod why;

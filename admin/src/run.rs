@@ -139,6 +139,7 @@ async fn serve_until(
     tokio::task::spawn_local(watch(gateway.clone()));
     tokio::task::spawn_local(breakers::watch(gateway.clone()));
     tokio::task::spawn_local(crate::compat::watch(gateway.clone()));
+    tokio::task::spawn_local(crate::transfers::watch(gateway.clone()));
     tokio::task::spawn_local(crate::trust::voice::watch(gateway.clone()));
     tokio::task::spawn_local(crate::profiles::watch(gateway.clone()));
     started(address);

@@ -462,11 +462,17 @@ pub enum PairCount {
     Orphaned,
     /// Another endpoint was tried after a connection attempt failed.
     ConnectFailover,
+    /// An encoder encoded a part of a request.
+    Encoded,
+    /// A part of a request was left to prefill, since no encoder would do it.
+    NotEncoded,
+    /// An encoder refused a part, and its answer went to the client.
+    EncodeRefused,
 }
 
 impl PairCount {
     /// All, in the order of their discriminants.
-    pub const ALL: [PairCount; 12] = [
+    pub const ALL: [PairCount; 15] = [
         PairCount::HandedOver,
         PairCount::NotHandedOver,
         PairCount::FellBack,
@@ -479,6 +485,9 @@ impl PairCount {
         PairCount::EndedEarly,
         PairCount::Orphaned,
         PairCount::ConnectFailover,
+        PairCount::Encoded,
+        PairCount::NotEncoded,
+        PairCount::EncodeRefused,
     ];
 }
 

@@ -169,6 +169,11 @@ impl Engine {
         self.answers().pairing.as_ref()
     }
 
+    /// Whether its pairs may have encoders (`ep_role` 3).
+    pub fn encodes(self) -> bool {
+        self.pairing().is_some_and(|pairing| !matches!(pairing.encoding, pairing::encode::Encoding::Never))
+    }
+
     /// Where it tells its load; `None` if nowhere.
     pub fn telemetry(self) -> Option<&'static telemetry::Telemetry> {
         self.answers().telemetry.as_ref()

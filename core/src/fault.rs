@@ -79,6 +79,8 @@ pub enum Fault {
     PrefillFailed,
     /// The decode endpoint of a pair closed the connection before it answered.
     DecodeDied,
+    /// An encoder of a request's media did not answer in time.
+    EncodeTimeout,
 }
 
 /// What a client is told of a fault.
@@ -221,7 +223,7 @@ impl Fault {
             Fault::HandshakeCarried => (
                 400,
                 "pd_handshake_carried",
-                "kv_transfer_params, disaggregated_params and bootstrap_ members are the gateway's to set where \
+                "kv_transfer_params, ec_transfer_params, disaggregated_params and bootstrap_ members are the gateway's to set where \
                  prefill and decode are separate; leave them out",
                 0,
                 Client,
@@ -231,6 +233,9 @@ impl Fault {
             }
             Fault::DecodeTimeout => {
                 (504, "pd_decode_timeout", "the decode endpoint did not begin to answer in time", 0, Engine)
+            }
+            Fault::EncodeTimeout => {
+                (504, "pd_encode_timeout", "an encoder did not answer in time", 0, Engine)
             }
             Fault::PrefillFailed => {
                 (502, "pd_sg_prefill_failed", "the prefill endpoint failed, and decode with it", 0, Engine)
@@ -245,7 +250,7 @@ impl Fault {
             _ => (
                 503,
                 "pd_pool_unavailable",
-                "no endpoint for prefill or decode could take the request, and none takes whole requests",
+                "no endpoint for prefill, decode or encode could take the request, and none takes whole requests",
                 1,
                 Engine,
             ),
@@ -277,7 +282,7 @@ mod tests {
     use std::collections::HashMap;
 
     /// Every fault with the status and code that clients and scripts rely on.
-    const EXPECTED: [(Fault, u16, &str); 31] = [
+    const EXPECTED: [(Fault, u16, &str); 32] = [
         (Fault::Malformed(Malformed::HostTwice), 400, "bad_request"),
         (Fault::BadJson, 400, "invalid_json"),
         (Fault::HeadTimeout, 408, "head_timeout"),
@@ -308,6 +313,7 @@ mod tests {
         (Fault::HandshakeCarried, 400, "pd_handshake_carried"),
         (Fault::PairsOverloaded, 429, "pd_overloaded"),
         (Fault::PairParkTimeout, 504, "pd_admission_park_timeout"),
+        (Fault::EncodeTimeout, 504, "pd_encode_timeout"),
         (Fault::GatewayDraining, 503, "gateway_draining"),
     ];
 
@@ -344,7 +350,8 @@ mod tests {
             Fault::HandshakeCarried => 27,
             Fault::PairsOverloaded => 28,
             Fault::PairParkTimeout => 29,
-            Fault::GatewayDraining => 30,
+            Fault::EncodeTimeout => 30,
+            Fault::GatewayDraining => 31,
         }
     }
 

@@ -64,7 +64,12 @@ impl PrefixPath {
 /// another way matches nothing, which costs a match and nothing else. `None` without either.
 pub fn text<'b>(body: &'b [u8], members: &Members) -> Option<&'b [u8]> {
     if let Some(prompt) = members.get(Member::Prompt) {
-        return matches!(prompt.kind, Kind::String { .. }).then(|| prompt.inner().of(body));
+        return match prompt.kind {
+            Kind::String { .. } => Some(prompt.inner().of(body)),
+            // Token ids.
+            Kind::Array => prompt.raw.of(body).strip_suffix(b"]"),
+            _ => None,
+        };
     }
     let messages = members.get(Member::Messages).filter(|messages| messages.kind == Kind::Array)?;
     messages.raw.of(body).strip_suffix(b"]")
@@ -125,7 +130,8 @@ mod tests {
         assert!(second.0.unwrap().starts_with(&first.0.unwrap()));
         assert_eq!(first.1, second.1);
         assert_eq!(read(r#"{"prompt":"once \"upon"}"#).0.unwrap(), r#"once \"upon"#);
-        for other in [r#"{"prompt":[1,2]}"#, r#"{"messages":"a"}"#, "{}"] {
+        assert_eq!(read(r#"{"prompt":[1,2]}"#).0.unwrap(), "[1,2", "token ids begin alike too");
+        for other in [r#"{"prompt":7}"#, r#"{"messages":"a"}"#, "{}"] {
             assert_eq!(read(other).0, None, "{other}");
         }
         for other in [r#"{"tools":[]}"#, r#"{"cache_salt":"s"}"#, r#"{"lora_adapter":"l"}"#] {

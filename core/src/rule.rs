@@ -10,7 +10,7 @@ mod pair;
 
 pub use exact::{ExplainHeader, KvExact, KvPorts, RankMode};
 pub use gate::{By, GateMode, GateTerms, Said, WAIT};
-pub use pair::{BOOTSTRAP_PORT, Disaggregation, Role, Roles};
+pub use pair::{BOOTSTRAP_PORT, Disaggregation, PairConnector, Role, Roles};
 
 use crate::breaker::BreakerTerms;
 use crate::engine::Engine;
@@ -213,6 +213,8 @@ pub struct Endpoint {
     pub role: Role,
     /// `nixl_port`: the side channel that a pair's request id names; the target port where the body says none.
     pub side_port: u16,
+    /// `kv_engine_id`: how decode engines call it in a transfer by Mooncake; empty where none is needed.
+    pub engine_id: Box<str>,
 }
 
 /// Time bounds of a rule's requests. All in [`Nanos`].

@@ -56,6 +56,7 @@ impl Pool {
         self.attempts += 1;
         let pin = Some(Pin { rank: 1, of: 2 });
         let terms = PairTerms {
+            encoded: b"",
             rooms: Rooms::draw(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15), need, pin),
             bootstrap: self.prefill.door().expect("a door"),
             connector: match &self.mooncake {

@@ -5,9 +5,9 @@
 //! a record marked closed is dropped instead.
 
 use crate::exchange::Exchange;
+use crate::leg::SideLeg;
 use crate::outbox::Outbox;
 use crate::pool::PoolId;
-use crate::prefill::PrefillLeg;
 use crate::transport::Transport;
 use crate::valve::Seat;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ pub enum Stage {
     Queued,
     /// Waiting for a token core to make the prompt's keys.
     Tokenizing,
-    /// Waiting for the prefill leg of a pair.
+    /// Waiting for encoders, or for the prefill leg of a pair.
     Prefilling,
     /// Waiting for a connection to the endpoint.
     Dialing,
@@ -99,8 +99,8 @@ pub struct Upstream {
     pub state: UpstreamState,
     /// The client whose request it carries.
     pub client: Option<Sock>,
-    /// The prefill leg that it carries; else it carries an answer.
-    pub prefill: Option<Box<PrefillLeg>>,
+    /// The leg beside an answer's that it carries; else it carries an answer.
+    pub leg: Option<Box<SideLeg>>,
     /// The begin of an answer's head, when it came in pieces.
     pub inbuf: Vec<u8>,
     /// What is on its way to the endpoint.
@@ -109,7 +109,7 @@ pub struct Upstream {
     pub sent: u64,
     /// How many of them were those of earlier requests.
     pub sent_before: u64,
-    /// When an idle one is retired, and when a prefill leg must be further.
+    /// When an idle one is retired, and when a leg beside it must be further.
     pub deadline: Deadline,
     /// When it became idle; of one that is being established, when that began.
     pub idle_since: Nanos,

@@ -78,7 +78,7 @@ impl<R: Ring> Flow<R> {
             pool,
             state: UpstreamState::Connecting,
             client: Some(client),
-            prefill: None,
+            leg: None,
             inbuf: Vec::new(),
             outbox: Outbox::default(),
             sent: 0,
@@ -97,7 +97,7 @@ impl<R: Ring> Flow<R> {
             self.stages.took(RequestStage::Dial, self.now.saturating_sub(upstream.idle_since));
         }
         match result {
-            _ if upstream.prefill.is_some() => self.prefill_dialed(&mut client, upstream, result),
+            _ if upstream.leg.is_some() => self.leg_dialed(&mut client, upstream, result),
             Ok(()) => {
                 self.pools.get(upstream.pool).endpoint.connect_succeeded();
                 upstream.state = UpstreamState::Busy;
@@ -225,9 +225,9 @@ impl<R: Ring> Flow<R> {
         result: Result<(), Errno>,
     ) {
         upstream.outbox.in_flight = false;
-        if upstream.prefill.is_some() {
+        if upstream.leg.is_some() {
             self.recycle(payload);
-            return self.prefill_send_ended(upstream, result);
+            return self.leg_send_ended(upstream, result);
         }
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             self.recycle(payload);
@@ -328,8 +328,8 @@ impl<R: Ring> Flow<R> {
         }
     }
 
-    /// A connection to an endpoint ended or failed.
-    pub(crate) fn upstream_lost(&mut self, upstream: &mut Upstream) {
+    /// A connection to an endpoint ended, or failed if `broken`: then no answer ends with it.
+    pub(crate) fn upstream_lost(&mut self, upstream: &mut Upstream, broken: bool) {
         match upstream.state {
             UpstreamState::Idle => {
                 self.tally.count(Count::IdleClosed);
@@ -338,12 +338,12 @@ impl<R: Ring> Flow<R> {
                 self.pools.forget(upstream.pool, upstream.sock);
                 self.close_upstream(upstream);
             }
-            UpstreamState::Busy if upstream.prefill.is_some() => self.prefill_lost(upstream),
+            UpstreamState::Busy if upstream.leg.is_some() => self.leg_lost(upstream, broken),
             UpstreamState::Busy => {
                 let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
                     return self.close_upstream(upstream);
                 };
-                self.leg_ended(&mut client, upstream);
+                self.leg_ended(&mut client, upstream, broken);
                 self.conns.put_client(client);
             }
             UpstreamState::Finishing => self.close_upstream(upstream),
@@ -352,10 +352,10 @@ impl<R: Ring> Flow<R> {
     }
 
     /// The connection that carries a request ended: the answer's end, or a death.
-    fn leg_ended(&mut self, client: &mut Client, upstream: &mut Upstream) {
+    fn leg_ended(&mut self, client: &mut Client, upstream: &mut Upstream, broken: bool) {
         let Some(exchange) = &client.exchange else { return self.close_upstream(upstream) };
         let ends_so = matches!(exchange.answer.body, crate::exchange::AnswerBody::UntilClose);
-        if ends_so && exchange.has_begun_answering() {
+        if ends_so && !broken && exchange.has_begun_answering() {
             return self.answer_closed(client, upstream);
         }
         let lent = upstream.outbox.in_flight && exchange.request.capacity() == 0 && !exchange.uninspected;

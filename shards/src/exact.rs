@@ -140,20 +140,31 @@ impl Exact {
         self.read = known.as_ref().map(drop).map_err(|miss| *miss);
     }
 
+    /// Whether all that an endpoint holds is known, and nothing of the present request's prompt is among it or on its way.
+    fn has_evicted(&mut self, request: &Request<'_>, endpoint: usize) -> bool {
+        let Some(source) = request.exact.sources.get(endpoint) else { return false };
+        let is_known = (0..source.spec().ranks).all(|rank| source.is_complete(rank));
+        if !is_known || self.read.is_err() || self.reader.keys.keys.is_empty() {
+            return false;
+        }
+        let prompt = request.prompt(&self.reader.keys.keys);
+        let mut own = self
+            .overlap
+            .candidates(&prompt)
+            .iter()
+            .filter(|c| usize::from(c.endpoint) == endpoint)
+            .peekable();
+        own.peek().is_some()
+            && own.all(|c| !c.fenced && c.promised == 0 && c.runs.iter().all(|run| *run == 0))
+    }
+
     /// Ranks who holds the prompt, and reserves with the first that takes it.
     /// Tells `looked_up` when it is known who that is.
     fn choose(&mut self, request: &Request<'_>, looked_up: impl FnOnce()) -> Answer {
         if let Err(miss) = self.read {
             return Answer { explanation: Explanation::unasked(miss), chosen: None };
         }
-        let prompt = Prompt {
-            keys: &self.reader.keys.keys,
-            terms: request.terms,
-            exact: request.exact,
-            fleet: request.fleet,
-            rank: request.rank,
-            now: request.now,
-        };
+        let prompt = request.prompt(&self.reader.keys.keys);
         let candidates = self.overlap.candidates(&prompt);
         looked_up();
         let question = Question {
@@ -183,7 +194,12 @@ impl Exact {
     }
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    fn prompt(&self, keys: &'a [u64]) -> Prompt<'a> {
+        let (terms, exact, fleet) = (self.terms, self.exact, self.fleet);
+        Prompt { keys, terms, exact, fleet, rank: self.rank, now: self.now }
+    }
+
     fn reserve(&self, question: &Question<'_>, choice: Choice) -> Option<Reserved> {
         let candidate = question.candidates.get(usize::from(choice.candidate))?;
         self.service.reserve(usize::from(candidate.endpoint), choice.bound, self.now)
@@ -233,6 +249,18 @@ impl<R: Ring> Flow<R> {
         exchange.route.rank = Some(RankCharge::of(source, candidate.rank, own_rank));
         self.promise(exchange, to, candidate.runs[0]);
         true
+    }
+
+    /// Whether events tell that an endpoint holds nothing of the present request's prompt any more.
+    pub(crate) fn has_evicted(&mut self, service: &ShardService, endpoint: usize) -> bool {
+        let Some((terms, exact)) = service.service.rule.exact.as_ref().zip(service.service.exact.as_ref())
+        else {
+            return false;
+        };
+        let (fleet, excluded) = (&self.view[..], Excluded::default());
+        let request =
+            Request { service: &service.service, terms, exact, fleet, excluded, rank: None, now: self.now };
+        self.exact.has_evicted(&request, endpoint)
     }
 
     /// The selector chose an endpoint that holds nothing of the prompt: after this request it will. Which of

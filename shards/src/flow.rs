@@ -259,7 +259,7 @@ impl<R: Ring> Flow<R> {
                 self.conns.put_client(client);
             }
             Conn::Upstream(mut upstream) => {
-                self.upstream_lost(&mut upstream);
+                self.upstream_lost(&mut upstream, error.is_some());
                 self.conns.put_upstream(upstream);
             }
             Conn::Vacant => {}
@@ -315,8 +315,8 @@ impl<R: Ring> Flow<R> {
 
     fn upstream_due(&mut self, upstream: &mut Upstream) {
         upstream.deadline.armed = Nanos::MAX;
-        if upstream.prefill.is_some() {
-            return self.prefill_due(upstream);
+        if upstream.leg.is_some() {
+            return self.leg_due(upstream);
         }
         if upstream.state != UpstreamState::Idle {
             return;
@@ -384,7 +384,7 @@ impl<R: Ring> Flow<R> {
     /// Closes an upstream connection. Its pool must not hold it any more.
     pub(crate) fn close_upstream(&mut self, upstream: &mut Upstream) {
         upstream.state = UpstreamState::Closed;
-        upstream.prefill = None;
+        upstream.leg = None;
         self.ring.close(upstream.sock);
         while let Some(payload) = upstream.outbox.pop() {
             self.recycle(payload);

@@ -20,7 +20,7 @@ pub struct Outgoing<'a> {
     pub edited: bool,
     /// The client and the VIP, for `X-Forwarded-*`; `None` leaves the client's own lines out.
     pub forwarded: Option<Forwarded>,
-    /// An `X-Request-Id` to add; `None` if the client sent one.
+    /// The `X-Request-Id`; `None` leaves the client's own.
     pub request_id: Option<&'a [u8]>,
     /// The data-parallel rank that is to serve it, if the gateway chose one: the client named none then.
     pub rank: Option<u8>,
@@ -89,6 +89,7 @@ fn dropped(request: &Outgoing<'_>, header: &Header) -> bool {
     use Field::{Expect, XForwardedFor, XForwardedHost, XForwardedPort, XForwardedProto};
     matches!(header.field, Expect | XForwardedFor | XForwardedHost | XForwardedPort | XForwardedProto)
         || request.edited && header.field == Field::ContentLength
+        || request.request_id.is_some() && header.field == Field::XRequestId
         || request.headers.is_hop_by_hop(request.bytes, header, request.head.connection)
 }
 

@@ -10,7 +10,7 @@
 //!
 //! [`flow`] holds the loop that hands each event to its stage; [`refuse`] has the gateway's own answers,
 //! [`upload`] bodies too long to be held. Where two endpoints serve a request, [`pair`] stands between route and dial and
-//! [`prefill`] has the leg beside the answer's. [`conn`] is what a shard knows of a connection, [`exchange`] what
+//! [`leg`] has the leg beside the answer's. [`conn`] is what a shard knows of a connection, [`exchange`] what
 //! it knows of a request. [`fleet`] starts the threads and speaks with the admin thread.
 //!
 //! Must never: hold policy (it asks `decide`), block, or read another shard's memory.
@@ -24,6 +24,7 @@ mod buffers;
 mod conn;
 mod counts;
 mod dial;
+mod encode;
 mod estimate;
 pub mod exact;
 mod exchange;
@@ -34,6 +35,7 @@ mod forward;
 mod framing;
 pub mod gate;
 mod intake;
+mod leg;
 pub mod loader;
 mod meter;
 pub mod models;
@@ -42,7 +44,6 @@ pub mod overlap;
 mod pair;
 mod pair_choice;
 mod pool;
-mod prefill;
 pub mod prompt;
 mod proof;
 mod random;

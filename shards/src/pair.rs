@@ -3,26 +3,31 @@
 //! other, and whatever is held is settled once. Must never know a dialect (core's pairing does), nor copy a leg's bytes.
 //!
 //! The decode leg is the exchange's ordinary one, with a body of the gateway's edition: all from dial to account stays
-//! as it is. The prefill leg is [`crate::prefill`]'s, and who serves is [`crate::pair_choice`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what
-//! prefill answered; where they meet (SGLang) it is sent as soon as prefill's request is on its way.
+//! as it is. The prefill leg is [`crate::leg`]'s, media go before it by [`crate::encode`], and who serves is
+//! [`crate::pair_choice`]'s. Where engines hand over (vLLM, TensorRT-LLM) decode is sent what prefill answered; where they
+//! meet (SGLang) it is sent as soon as prefill's request is on its way.
+
+mod end;
 
 use crate::breaker::Charge;
 use crate::conn::{Client, Stage};
+use crate::encode::Encoding;
 use crate::exchange::{Exchange, Reserved};
 use crate::flow::Flow;
 use crate::forward::Forwarded;
+use crate::leg::{SideLeg, Work};
 use crate::pair_choice::Chosen;
-use crate::prefill::PrefillLeg;
 use crate::services::ShardService;
 use crate::usage::Usage;
 use std::net::{Ipv4Addr, SocketAddr};
-use warmpath_core::control::{Count, PairCount, PairEnd};
+use warmpath_core::control::{Count, PairCount};
 use warmpath_core::engine::pairing::{
-    self, Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, Pin, PrefillEnd, Rooms,
+    self, Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, Pin, PrefillEnd, Rooms, encode,
 };
-use warmpath_core::fault::{Blame, Fault};
-use warmpath_core::receipt::{Outcome, PairPhase, PairReceipt};
-use warmpath_core::rule::Disaggregation;
+use warmpath_core::fault::Fault;
+use warmpath_core::fleet::EndpointView;
+use warmpath_core::receipt::{PairPhase, PairReceipt};
+use warmpath_core::rule::{Disaggregation, PairConnector, Role};
 use warmpath_core::{Nanos, SECOND};
 use warmpath_parser::http1::{Field, Method};
 use warmpath_parser::json::{self, JsonLimits, Kind, Member};
@@ -42,19 +47,26 @@ const UNRESERVED: usize = 16 * 1024;
 pub struct Pair {
     /// How its engines pair.
     pub pairing: &'static Pairing,
+    /// Its media, until they are encoded.
+    pub encoding: Option<Box<Encoding>>,
+    /// What encoders handed over, as members of an object.
+    pub encoded: Vec<u8>,
     /// The connection of the prefill leg, while it is under way.
-    pub leg: Option<Sock>,
+    leg: Option<Sock>,
     /// The `X-Request-Id` of both legs; empty if the client sent one, or none goes out.
     pub id: Vec<u8>,
     /// When prefill must have ended.
-    pub deadline: Nanos,
+    deadline: Nanos,
     /// The longest to decode's first byte.
     pub first_byte: Nanos,
     need: Need,
     rooms: Rooms,
     terms: Disaggregation,
-    /// Its prefill endpoint, once one is chosen.
+    /// Its prefill endpoint, once one is chosen, and its place in the rule.
     prefill: Option<SocketAddr>,
+    prefill_at: usize,
+    /// How that is called in a transfer by Mooncake.
+    engine_id: Box<str>,
     /// The client wants a stream.
     streams: bool,
     /// What prefill answered, and where in it what decode is given.
@@ -66,6 +78,8 @@ pub struct Pair {
     kept: Option<Charge>,
     begun: Nanos,
     prefill_took: Nanos,
+    /// Prefill's answer was whole and a good one: where engines meet, decode had its blocks then.
+    computed: bool,
     /// What prefill tells of its cache: decode's has come from there.
     usage: Option<Usage>,
     phase: PairPhase,
@@ -82,7 +96,28 @@ impl Pair {
                 self.prefill.map_or(Ipv4Addr::UNSPECIFIED.into(), |prefill| prefill.ip()),
                 self.terms.bootstrap_port,
             ),
-            connector: Connector::Answered,
+            connector: match self.terms.connector {
+                PairConnector::Nixl => Connector::Answered,
+                PairConnector::Mooncake => Connector::Mooncake { engine: &self.engine_id },
+            },
+            encoded: &self.encoded,
+        }
+    }
+
+    /// The connection of a leg beside the answer's, while it is under way.
+    pub fn carry(&mut self, work: Work, sock: Option<Sock>) {
+        match (work, &mut self.encoding) {
+            (Work::Prompt, _) => self.leg = sock,
+            (Work::Part(part), Some(encoding)) => encoding.carry(part, sock),
+            (Work::Part(_), None) => {}
+        }
+    }
+
+    /// When such a leg must have ended.
+    pub fn due(&self, work: Work) -> Nanos {
+        match (work, &self.encoding) {
+            (Work::Part(_), Some(encoding)) => encoding.deadline,
+            _ => self.deadline,
         }
     }
 
@@ -125,12 +160,12 @@ pub fn of(client: &mut Client) -> Option<&mut Pair> {
 
 impl<R: Ring> Flow<R> {
     /// Makes a pair of a request that its rule has two endpoints serve, if it is one that can be: a completion, of text
-    /// or chat. Others go to an endpoint alone.
+    /// or chat, or one of the engine's own form. Others go to an endpoint alone.
     pub(crate) fn pair_up(&mut self, exchange: &mut Exchange, service: &ShardService) -> Result<(), Fault> {
         let rule = &service.service.rule;
         let Some((terms, pairing)) = rule.disaggregation.zip(rule.engine.pairing()) else { return Ok(()) };
         let path = exchange.head.path.of(&exchange.request);
-        if exchange.head.method != Method::Post || !path.ends_with(b"/completions") {
+        if exchange.head.method != Method::Post || !pairing.serves(path) {
             return Ok(());
         }
         // Neither leg could be written, and either engine would refuse it.
@@ -143,10 +178,13 @@ impl<R: Ring> Flow<R> {
             Err(why) if why.is_refused() || !pairing.decodes_alone() => return Err(Fault::HandshakeCarried),
             Err(_) => return Ok(()),
         };
+        let encoding = self.encoding_of(exchange, service, pairing)?;
         let streams = self.members.get(Member::Stream).is_some_and(|value| value.kind == Kind::True);
         let first_byte = rule.deadlines.first_byte;
         exchange.pair = Some(Box::new(Pair {
             pairing,
+            encoding,
+            encoded: Vec::new(),
             leg: None,
             id: Vec::new(),
             deadline: 0,
@@ -156,6 +194,8 @@ impl<R: Ring> Flow<R> {
             rooms: Rooms::draw(self.random.next(), need, None),
             terms,
             prefill: None,
+            prefill_at: 0,
+            engine_id: "".into(),
             streams,
             answer: Vec::new(),
             handed: None,
@@ -163,6 +203,7 @@ impl<R: Ring> Flow<R> {
             kept: None,
             begun: 0,
             prefill_took: 0,
+            computed: false,
             usage: None,
             phase: PairPhase::Unknown,
             retries: 0,
@@ -170,17 +211,44 @@ impl<R: Ring> Flow<R> {
         Ok(())
     }
 
-    /// Chooses and charges both endpoints, and sends the first leg; or a normal endpoint, which gets all.
+    /// The media of a chat, where the rule has encoders for them.
+    fn encoding_of(
+        &mut self,
+        exchange: &Exchange,
+        service: &ShardService,
+        pairing: &Pairing,
+    ) -> Result<Option<Box<Encoding>>, Fault> {
+        let Some(roles) = service.service.roles.filter(|roles| roles.encodes()) else { return Ok(None) };
+        let body = Body { bytes: &exchange.request[exchange.body.clone()], members: &self.members };
+        match pairing.encoding {
+            encode::Encoding::Legs(dialect) => Ok(Encoding::of(dialect, &body)),
+            encode::Encoding::ByAddress if !encode::media(&body).is_empty() => {
+                // Prefill would wait for an encoder that does not come.
+                service.service.view(self.now, &mut self.view);
+                let encoders = roles.all_but(Role::Encode);
+                let is_well = |(at, view): (usize, &EndpointView)| view.available && !encoders.contains(at);
+                let any = self.view.iter().enumerate().any(is_well);
+                if any { Ok(None) } else { Err(Fault::PairUnavailable) }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Has its media encoded, then chooses and charges both endpoints, and sends the first leg; or a normal endpoint,
+    /// which gets all.
     pub(crate) fn begin_pair(&mut self, client: &mut Client) {
         let Some(exchange) = &mut client.exchange else { return };
         if let Some(fault) = self.hold_copies(exchange) {
             return self.refuse(client, fault);
         }
+        if of(client).is_some_and(|pair| pair.encoding.is_some()) {
+            return self.encode(client);
+        }
         let Some(exchange) = &mut client.exchange else { return };
         match self.choose_pair(exchange) {
             Ok(Chosen::Pair(leg)) => {
                 self.settle_terms(exchange, &leg);
-                self.dial_prefill(client, leg);
+                self.dial_leg(client, leg);
             }
             Ok(Chosen::Normal) => self.dial(client),
             Err(fault) => self.refuse(client, fault),
@@ -200,7 +268,7 @@ impl<R: Ring> Flow<R> {
     }
 
     /// What both legs must say alike: fresh rooms and, of a first prefill endpoint or another, the receipt.
-    fn settle_terms(&mut self, exchange: &mut Exchange, leg: &PrefillLeg) {
+    fn settle_terms(&mut self, exchange: &mut Exchange, leg: &SideLeg) {
         let (Some(service), Some(pair)) = (&exchange.route.service, &mut exchange.pair) else { return };
         let rule = &service.service.rule;
         let side = |at: usize| rule.endpoints.get(at).map(|e| SocketAddr::new(e.address.ip(), e.side_port));
@@ -216,6 +284,10 @@ impl<R: Ring> Flow<R> {
         let pin = rank.filter(|rank| *rank < ranks).map(|rank| Pin { rank, of: ranks });
         pair.rooms = Rooms::draw(self.random.next(), pair.need, pin);
         pair.prefill = Some(service.service.endpoints[leg.endpoint].address());
+        pair.prefill_at = leg.endpoint;
+        if pair.terms.connector == PairConnector::Mooncake {
+            pair.engine_id = rule.endpoints[leg.endpoint].engine_id.clone();
+        }
         if pair.begun == 0 {
             pair.begun = self.now;
             pair.deadline = self.now + self.settings.pair_phase;
@@ -341,17 +413,18 @@ impl<R: Ring> Flow<R> {
         if together {
             self.count_pair(client, PairCount::DecodeAborted);
         }
-        let own = matches!(fault, Fault::PrefillTimeout | Fault::MemoryPressure);
+        let own = matches!(fault, Fault::PrefillTimeout | Fault::MemoryPressure | Fault::BadJson);
         self.refuse(client, if together && !own { Fault::PrefillFailed } else { fault });
     }
 
     /// The prefill engine's answer is whole.
-    pub(crate) fn prefill_ended(&mut self, client: &mut Client, leg: Box<PrefillLeg>) {
+    pub(crate) fn prefill_ended(&mut self, client: &mut Client, leg: Box<SideLeg>) {
         let Some(pair) = of(client) else { return };
         pair.prefill_took = self.now - pair.begun;
         let took = pair.prefill_took;
         pair.usage = leg.answer.usage;
         let end = pair.pairing.read_prefill(leg.answer.status, leg.body(), &pair.terms());
+        pair.computed = leg.answer.status < 400;
         let together = pair.is_together();
         let answering = client.exchange.as_ref().is_some_and(|e| e.has_begun_answering());
         self.note_prefill(client, &leg, took);
@@ -366,14 +439,14 @@ impl<R: Ring> Flow<R> {
                 if let Some(pair) = of(client) {
                     pair.phase = PairPhase::Prefill;
                 }
-                self.relay_prefill(client, leg);
+                self.relay_leg(client, leg);
             }
             PrefillEnd::Failed if together => self.prefill_failed(client, Fault::PrefillFailed),
             PrefillEnd::Failed => self.prefill_answered_badly(client, leg.endpoint),
         }
     }
 
-    fn note_prefill(&mut self, client: &mut Client, leg: &PrefillLeg, took: Nanos) {
+    fn note_prefill(&mut self, client: &mut Client, leg: &SideLeg, took: Nanos) {
         let Some(exchange) = &mut client.exchange else { return };
         self.prove(exchange, leg.endpoint, leg.answer.status, leg.answer.usage);
         if let Some(service) = &exchange.route.service {
@@ -382,7 +455,7 @@ impl<R: Ring> Flow<R> {
     }
 
     /// Decode may begin, with what prefill says. Until it has read the blocks they stay charged.
-    fn hand_to_decode(&mut self, client: &mut Client, leg: Box<PrefillLeg>, handed: Handed) {
+    fn hand_to_decode(&mut self, client: &mut Client, leg: Box<SideLeg>, handed: Handed) {
         self.count_pair(client, PairCount::HandedOver);
         if let Some(exchange) = &mut client.exchange {
             self.promise_kept(exchange);
@@ -420,21 +493,21 @@ impl<R: Ring> Flow<R> {
                     pair.retries += 1;
                 }
                 self.settle_terms(exchange, &leg);
-                self.dial_prefill(client, leg);
+                self.dial_leg(client, leg);
             }
             None => self.decode_alone(client),
         }
     }
 
     /// The prefill engine's answer is the whole answer.
-    fn end_early(&mut self, client: &mut Client, mut leg: Box<PrefillLeg>) {
+    fn end_early(&mut self, client: &mut Client, mut leg: Box<SideLeg>) {
         self.count_pair(client, PairCount::EndedEarly);
         if let Some(exchange) = &mut client.exchange {
             self.promise_kept(exchange);
         }
         let Some(exchange) = &client.exchange else { return };
         let Some(pair) = exchange.pair.as_deref().filter(|pair| pair.streams) else {
-            return self.relay_prefill(client, leg);
+            return self.relay_leg(client, leg);
         };
         let mut events = Vec::with_capacity(leg.body().len() + EDIT_MAX);
         let pairing = pair.pairing;
@@ -442,7 +515,7 @@ impl<R: Ring> Flow<R> {
         let _ = self.write_leg(exchange, |given| pairing.early_answer(given, leg.body(), &mut events));
         let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
         leg.become_answer(head, &events);
-        self.relay_prefill(client, leg);
+        self.relay_leg(client, leg);
     }
 
     /// What a fault of the answer's leg is told as, where that is decode of a pair.
@@ -463,68 +536,5 @@ impl<R: Ring> Flow<R> {
         if let Some(service) = service {
             service.counts.borrow_mut().pairs.count(what);
         }
-    }
-
-    /// The request is over: closes what is open of its pair, and settles what it holds. A prefill leg that still runs
-    /// beside a whole answer is drained by itself.
-    pub(crate) fn end_pair(&mut self, exchange: &mut Exchange, outcome: Outcome, status: u16) {
-        let Some(mut pair) = exchange.pair.take() else { return };
-        let complete = exchange.answer.complete;
-        let whole = complete && outcome == Outcome::Completed;
-        let leg = pair.leg.take();
-        let closes = leg.is_some() && !complete && pair.phase == PairPhase::Decode;
-        match leg {
-            Some(leg) if complete => self.drain_alone(leg),
-            leg => self.drop_leg(leg),
-        }
-        let Some(service) = &exchange.route.service else { return };
-        let counts = &mut service.counts.borrow_mut().pairs;
-        if closes {
-            counts.count(PairCount::PrefillClosed);
-        }
-        if let Some(charge) = pair.kept.take() {
-            counts.count(PairCount::Orphaned);
-            self.orphans.push_back((self.now + LEASE, charge));
-        }
-        if outcome == Outcome::Faulted(Fault::DecodeDied) {
-            counts.count(PairCount::DecodeDied);
-        }
-        let phase = if whole && status < 400 { PairPhase::Complete } else { pair.phase };
-        counts.ended(phase, end_of(outcome, status));
-        let (sent, first_byte) = (exchange.times.sent, exchange.times.first_byte);
-        if phase >= PairPhase::Decode && first_byte != 0 {
-            counts.decode.note(first_byte.saturating_sub(sent));
-        }
-    }
-
-    /// A prefill leg whose pair is over ends by itself, or by its deadline.
-    fn drain_alone(&mut self, leg: Sock) {
-        if let Some(mut upstream) = self.conns.take_upstream(leg) {
-            upstream.client = None;
-            self.conns.put_upstream(upstream);
-        }
-    }
-
-    /// Settles charges of blocks whose lease is over.
-    pub(crate) fn end_leases(&mut self) {
-        while self.orphans.front().is_some_and(|(until, _)| *until <= self.now) {
-            self.orphans.pop_front();
-        }
-    }
-}
-
-/// How a pair ended, as `loxilb_ai_pd_requests_total` has it.
-fn end_of(outcome: Outcome, status: u16) -> PairEnd {
-    match outcome {
-        Outcome::Completed | Outcome::Answered if status < 400 => PairEnd::Success,
-        Outcome::Completed | Outcome::Answered if status < 500 => PairEnd::Rejected,
-        Outcome::Faulted(fault) => match fault.refusal().status {
-            504 => PairEnd::Timeout,
-            _ if fault == Fault::PairUnavailable || fault.refusal().blame != Blame::Engine => {
-                PairEnd::Rejected
-            }
-            _ => PairEnd::Error,
-        },
-        _ => PairEnd::Error,
     }
 }

@@ -1,22 +1,24 @@
 //! Who serves a pair: prefill and decode, each down its ladder, else a normal endpoint alone. Owns carrying out what the
 //! ladder says; must never compare endpoints (core does).
 
+use crate::breaker::Charge;
 use crate::exchange::Exchange;
 use crate::flow::Flow;
-use crate::prefill::PrefillLeg;
+use crate::leg::{SideLeg, Work};
 use crate::services::ShardService;
 use std::cell::RefCell;
 use warmpath_core::control::PairCount;
-use warmpath_core::decide::ladder::{Ladder, Step};
+use warmpath_core::decide::ladder::{Known, Ladder, Step};
 use warmpath_core::decide::{Reason, Turn};
 use warmpath_core::fault::Fault;
+use warmpath_core::fleet::Excluded;
 use warmpath_core::rule::Role;
 use warmpath_ring::Ring;
 
 /// Who serves a request.
 pub enum Chosen {
     /// This prefill endpoint, and the decode endpoint that the exchange's route names.
-    Pair(Box<PrefillLeg>),
+    Pair(Box<SideLeg>),
     /// A normal endpoint alone.
     Normal,
 }
@@ -47,11 +49,11 @@ impl<R: Ring> Flow<R> {
         exchange: &mut Exchange,
         service: &ShardService,
         pinned: Option<usize>,
-    ) -> Option<Box<PrefillLeg>> {
+    ) -> Option<Box<SideLeg>> {
         let decode = (exchange.route.endpoint, exchange.route.charge.take());
         let order = exchange.pair.as_ref()?.pairing.order;
         let excluded = exchange.route.tried.with(service.service.not_by_blocks());
-        let known = service.service.known(&exchange.path, &self.view, excluded, self.now);
+        let known = self.known(exchange, service, excluded);
         let ladder = Ladder::prefill(excluded, pinned, known.zip(service.service.rule.cache_aware));
         let chosen = self.descend(exchange, service, ladder, &service.turn);
         if let Some(reason) = exchange.route.reason.filter(|_| chosen) {
@@ -62,10 +64,24 @@ impl<R: Ring> Flow<R> {
         }
         let leg = chosen.then(|| {
             let route = &mut exchange.route;
-            Box::new(PrefillLeg::new(route.endpoint, route.charge.take(), route.rank.take(), order))
+            let leg = SideLeg::new(Work::Prompt, route.endpoint, route.charge.take());
+            Box::new(leg.of_prompt(route.rank.take(), order))
         });
         (exchange.route.endpoint, exchange.route.charge) = decode;
         leg
+    }
+
+    /// Who was sent the longest beginning of the prompt, without those of whom events tell that they hold nothing of it
+    /// any more.
+    fn known(&mut self, exchange: &Exchange, service: &ShardService, excluded: Excluded) -> Option<Known> {
+        let mut excluded = excluded;
+        loop {
+            let known = service.service.known(&exchange.path, &self.view, excluded, self.now)?;
+            if !self.has_evicted(service, known.endpoint) {
+                return Some(known);
+            }
+            excluded.add(known.endpoint);
+        }
     }
 
     /// Takes the first step of the ladder that can be taken.
@@ -115,6 +131,22 @@ impl<R: Ring> Flow<R> {
         let chosen = self.descend(exchange, service, ladder, &service.decode_turn);
         // What decided is told of prefill, where there was a choice worth telling.
         exchange.route.reason = reason;
+        chosen
+    }
+
+    /// Chooses and charges an encoder: the one with the least to do.
+    pub(crate) fn choose_beside(
+        &mut self,
+        exchange: &mut Exchange,
+        service: &ShardService,
+        excluded: Excluded,
+    ) -> Option<(usize, Option<Charge>)> {
+        let (endpoint, reason) = (exchange.route.endpoint, exchange.route.reason);
+        let ladder = Ladder::decode(excluded, None);
+        let chosen = self.descend(exchange, service, ladder, &service.encode_turn);
+        let chosen = chosen.then(|| (exchange.route.endpoint, exchange.route.charge.take()));
+        // What decided is told of prefill.
+        (exchange.route.endpoint, exchange.route.reason) = (endpoint, reason);
         chosen
     }
 

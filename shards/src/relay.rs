@@ -21,8 +21,8 @@ const JOINED_MAX: usize = 4 * 1024;
 impl<R: Ring> Flow<R> {
     /// Bytes came from an endpoint.
     pub(crate) fn upstream_bytes(&mut self, upstream: &mut Upstream, held: Held) {
-        if upstream.prefill.is_some() {
-            return self.prefill_bytes(upstream, held);
+        if upstream.leg.is_some() {
+            return self.leg_bytes(upstream, held);
         }
         let carries = upstream.client.filter(|_| upstream.state == UpstreamState::Busy);
         let Some(mut client) = carries.and_then(|sock| self.conns.take_client(sock)) else {

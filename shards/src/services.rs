@@ -25,6 +25,8 @@ pub struct ShardService {
     pub turn: RefCell<Turn>,
     /// Whose turn it is among decode endpoints, where there are such.
     pub decode_turn: RefCell<Turn>,
+    /// Whose turn it is among encoders, where there are such.
+    pub encode_turn: RefCell<Turn>,
     /// What is counted for it.
     pub counts: RefCell<Counts>,
     /// How its prompts are named, where it routes by blocks, as far as the rule says.
@@ -193,6 +195,7 @@ impl ShardService {
             pools: service.endpoints.iter().map(|e| pools.of(e)).collect(),
             turn: RefCell::new(old.map_or_else(begun, |s| s.turn.borrow().clone())),
             decode_turn: RefCell::new(old.map_or_else(begun, |s| s.decode_turn.borrow().clone())),
+            encode_turn: RefCell::new(old.map_or_else(begun, |s| s.encode_turn.borrow().clone())),
             counts: RefCell::new(counts),
             agreed: service.rule.exact.as_ref().map(agreed),
             told: Cell::new(None),

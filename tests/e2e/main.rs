@@ -12,6 +12,7 @@ mod bodies;
 mod breakers;
 mod changes;
 mod crowd;
+mod encoders;
 mod exact;
 mod faults;
 mod fleets;

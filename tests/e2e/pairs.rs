@@ -25,6 +25,9 @@ on_both_drivers!(
     a_conversation_stays_with_its_pair,
     a_client_that_leaves_ends_both_legs,
     pairs_are_counted,
+    three_kinds_of_pairs_share_a_gateway,
+    a_batch_meets_in_as_many_rooms,
+    what_the_context_engine_does_not_know_it_refuses_itself,
 );
 
 const PATH: &str = "/v1/completions";
@@ -416,4 +419,47 @@ fn pairs_are_counted(driver: Driver) {
     ] {
         assert!(page.contains(&format!("{line}\n")), "{line} is not in {page}");
     }
+}
+
+fn three_kinds_of_pairs_share_a_gateway(driver: Driver) {
+    let pools = KINDS.map(|kind| Pool::new(kind, 1, 1));
+    let rules: Vec<Value> = pools.iter().map(|pool| named(pool, pool.kind.name())).collect();
+    let gateway = Gateway::start_in(driver, &rules, &["--shards", "1"], &[]);
+    for (pool, rule) in pools.iter().zip(&rules) {
+        let at =
+            SocketAddr::new([127, 0, 0, 1].into(), rule["serviceArguments"]["port"].as_u64().unwrap() as u16);
+        let mut client = Client::connect(at);
+        for stream in [false, true] {
+            assert_eq!(ask(&mut client, &completion("a b", stream)).status, 200, "{:?}", pool.kind);
+        }
+        assert_eq!(pool.decode[0].stats().pair.decodes, 2, "{:?}", pool.kind);
+        pool.assert_clean();
+    }
+    drop(gateway);
+}
+
+fn named(pool: &Pool, name: &str) -> Value {
+    let mut rule = pool.rule();
+    rule["serviceArguments"]["name"] = name.into();
+    rule
+}
+
+fn a_batch_meets_in_as_many_rooms(driver: Driver) {
+    let pool = Pool::new(Kind::Sglang, 1, 1);
+    let gateway = pool.gateway(driver);
+    let body = json!({"model": "sim", "prompt": ["a b", "c d", "e f"], "max_tokens": 4});
+    assert_eq!(ask(&mut gateway.client(), &body).status, 200);
+    assert_eq!(pool.prefill[0].stats().pair.blocks_sent, pool.decode[0].stats().pair.blocks_received);
+    assert!(pool.decode[0].stats().pair.blocks_received >= 3);
+    pool.assert_clean();
+}
+
+fn what_the_context_engine_does_not_know_it_refuses_itself(driver: Driver) {
+    let pool = Pool::new(Kind::Trtllm, 1, 1);
+    let gateway = pool.gateway(driver);
+    let mut body = completion("a", false);
+    body["kv_transfer_params"] = json!({"do_remote_decode": true});
+    let refused = ask(&mut gateway.client(), &body);
+    assert!(refused.status == 400 && String::from_utf8_lossy(&refused.body).contains("kv_transfer_params"));
+    assert_eq!(pool.decode[0].stats().executions.total, 0);
 }

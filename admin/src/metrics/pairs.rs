@@ -9,6 +9,7 @@ use super::text::Page;
 use std::collections::BTreeMap;
 use warmpath_core::control::{FIRST_BYTE_BUCKETS_US, Latency, PairCount, PairEnd, PairReport};
 use warmpath_core::receipt::PairPhase;
+use warmpath_core::rule::Role;
 
 /// All of them.
 pub const FAMILIES: &[Family] = &[
@@ -87,7 +88,40 @@ pub const FAMILIES: &[Family] = &[
         "Prefills that were done and whose decode never began: their blocks stay charged for the lease.",
         &Total(|f| total(f, PairCount::Orphaned)),
     ),
+    family(
+        "warmpath_pd_encoded_total",
+        "Images and other parts that encoders encoded for prefill.",
+        &Total(|f| total(f, PairCount::Encoded)),
+    ),
+    family(
+        "warmpath_pd_not_encoded_total",
+        "Parts that were left to prefill, since no encoder would encode them.",
+        &Total(|f| total(f, PairCount::NotEncoded)),
+    ),
+    family(
+        "warmpath_pd_encode_refused_total",
+        "Refusals (4xx) of encoders that went to the client.",
+        &Total(|f| total(f, PairCount::EncodeRefused)),
+    ),
+    family(
+        "warmpath_pd_transfer_path_exhausted",
+        "1: pairs through this prefill endpoint keep failing for want of its blocks while probes find it well.",
+        &Listed(&["ep"], exhausted),
+    ),
 ];
+
+fn exhausted(facts: &Facts, page: &mut Page) {
+    let mut seen = BTreeMap::new();
+    for service in facts.table.services().filter(|service| service.roles.is_some()) {
+        let prefill = service.rule.endpoints.iter().zip(&service.endpoints);
+        for (_, state) in prefill.filter(|(spec, _)| spec.role == Role::Prefill) {
+            seen.insert(state.address(), state.transfers_exhausted());
+        }
+    }
+    for (address, exhausted) in seen {
+        page.sample(&[&address], u8::from(exhausted));
+    }
+}
 
 fn reports<'a>(facts: &'a Facts) -> impl Iterator<Item = &'a PairReport> {
     facts.reports.iter().flat_map(|report| &report.pairs)

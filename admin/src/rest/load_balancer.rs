@@ -170,6 +170,7 @@ pub fn status(gateway: &Gateway, call: &Call) -> Answered {
                 "available": spec.weight > 0 && s.is_healthy(state, now),
                 "breaker": s.rule.breaker.map(|_| state.breaker().now().state(now).word()),
                 "probed_down": state.probed_down(),
+                "transfer_path_exhausted": s.roles.is_some() && state.transfers_exhausted(),
                 "draining": spec.weight == 0,
                 "in_flight": state.reserved(),
                 "probes": probes(gateway, spec.address),

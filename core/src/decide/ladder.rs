@@ -47,7 +47,7 @@ impl Ladder {
         Ladder { excluded, pinned, known, by_blocks: true }
     }
 
-    /// For decode.
+    /// For decode, and for encoders.
     pub fn decode(excluded: Excluded, pinned: Option<usize>) -> Ladder {
         Ladder { excluded, pinned, known: None, by_blocks: false }
     }

@@ -7,6 +7,7 @@
 //! taken for a member, of a repeated name the last counts as it does for the engine, and every byte that is not
 //! changed goes out as the client wrote it.
 
+pub mod encode;
 mod rooms;
 
 pub use rooms::{Need, Pin, Rooms};
@@ -39,6 +40,10 @@ pub struct Pairing {
     pub(super) read: fn(&Body<'_>, &PairTerms<'_>) -> PrefillEnd,
     /// A final answer as a stream, for the client's body and the answer.
     pub(super) stream_of: Option<fn(&Body<'_>, &Body<'_>, &mut Vec<u8>)>,
+    /// How media are encoded.
+    pub encoding: encode::Encoding,
+    /// The path of the engine's own requests that its pairs serve, beside completions and chats; empty if none.
+    pub native: &'static str,
 }
 
 /// A JSON body, and what a peek at it found.
@@ -60,6 +65,8 @@ pub struct PairTerms<'a> {
     pub bootstrap: SocketAddr,
     /// By which means vLLM transfers; other engines have one.
     pub connector: Connector<'a>,
+    /// What encoders handed over of the request's media, as members of an object; empty if nothing.
+    pub encoded: &'a [u8],
 }
 
 /// vLLM's `kv_connector`, as far as a caller must know it.
@@ -121,6 +128,11 @@ pub enum Unpairable {
 }
 
 impl Pairing {
+    /// Whether requests to a path are served by pairs.
+    pub fn serves(&self, path: &[u8]) -> bool {
+        path.ends_with(b"/completions") || !self.native.is_empty() && path == self.native.as_bytes()
+    }
+
     /// Whether a pair can serve the request, and how many rooms it takes. To be asked before the first leg is sent:
     /// what a pair can't serve must not leave a prefill behind.
     ///
@@ -160,7 +172,7 @@ impl Pairing {
         peek(bytes, &mut members, JsonLimits::default()).ok()?;
         let body = Body { bytes, members: &members };
         let rooms = Rooms::draw(random, self.admit(&body).ok()?, pin);
-        let terms = PairTerms { rooms, bootstrap, connector: Connector::Answered };
+        let terms = PairTerms { rooms, bootstrap, connector: Connector::Answered, encoded: &[] };
         let mut legs = [Vec::new(), Vec::new()];
         self.prefill_body(&body, &terms, &mut legs[0]);
         self.decode_body(&body, &terms, None, &mut legs[1]);

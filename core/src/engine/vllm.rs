@@ -3,6 +3,7 @@
 
 mod attest;
 mod launch;
+mod encode;
 mod pairing;
 
 use super::answers::Answers;

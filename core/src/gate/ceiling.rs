@@ -33,7 +33,7 @@ struct Open {
 /// Requests that one endpoint may have by what the rule says; 0: unbounded.
 pub fn endpoint_most(terms: &GateTerms, role: Role) -> u32 {
     let own = match role {
-        Role::Normal => 0,
+        Role::Normal | Role::Encode => 0,
         Role::Prefill => terms.per_prefill.value,
         Role::Decode => terms.per_decode.value,
     };

@@ -3,7 +3,7 @@
 //!
 //! Writers: `reserved` by any shard (add and subtract, never set); `probed_down`, `drained` and `up_since` by the admin thread;
 //! `connect_failures` and `ejected_until` by any shard, for rules without a breaker; `breaker` by any shard, for those
-//! with one (its own protocol); `idle_limit` by any shard (minimum wins); `load` by the admin thread's scraper.
+//! with one (its own protocol); `transfers_lost` by any shard (added to, set to 0 by one that was made); `idle_limit` by any shard (minimum wins); `load` by the admin thread's scraper.
 //! Readers take each value alone, relaxed: a decision made on a value some nanoseconds old is still sound.
 
 use super::{BreakerState, SharedLoad};
@@ -16,6 +16,10 @@ pub const CONNECT_FAILURES_MAX: u32 = 3;
 
 /// How long a passively ejected endpoint gets no request.
 pub const EJECTION: Nanos = 5 * SECOND;
+
+/// Pairs in a row whose blocks prefill could not hand over, while it seems healthy, from which its way of handing over
+/// is taken for exhausted.
+pub const TRANSFERS_LOST_MAX: u32 = 3;
 
 /// Upstream connections idle for longer than this are not reused; engines that close earlier lower it.
 /// Uvicorn, which serves vLLM and SGLang, closes after 5 s.
@@ -31,6 +35,7 @@ pub struct EndpointState {
     connect_failures: AtomicU32,
     ejected_until: AtomicU64,
     breaker: BreakerState,
+    transfers_lost: AtomicU32,
     idle_limit: AtomicU64,
     up_since: AtomicU64,
     load: SharedLoad,
@@ -47,6 +52,7 @@ impl EndpointState {
             connect_failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             breaker: BreakerState::default(),
+            transfers_lost: AtomicU32::new(0),
             idle_limit: AtomicU64::new(IDLE_LIMIT_START),
             up_since: AtomicU64::new(0),
             load: SharedLoad::default(),
@@ -113,6 +119,20 @@ impl EndpointState {
     /// What rules with a breaker remember of it.
     pub fn breaker(&self) -> &BreakerState {
         &self.breaker
+    }
+
+    /// A pair whose prefill it was ended; `made`: decode had its blocks.
+    pub fn transfer_ended(&self, made: bool) {
+        if !made {
+            self.transfers_lost.fetch_add(1, Relaxed);
+        } else if self.transfers_lost.load(Relaxed) != 0 {
+            self.transfers_lost.store(0, Relaxed);
+        }
+    }
+
+    /// Whether all pairs lately failed for want of its blocks while probes find it well.
+    pub fn transfers_exhausted(&self) -> bool {
+        self.transfers_lost.load(Relaxed) >= TRANSFERS_LOST_MAX && !self.probed_down()
     }
 
     /// Whether it may get a request at `now` as far as its health goes, for rules without a breaker.

@@ -6,7 +6,7 @@
 //! that nodes near the root are never older than those behind them, and what was not sent for longest goes first; where a
 //! node in between went, the match ends before it, never behind. Engines that lost their cache are forgotten by the
 //! number of times their breaker opened, which is part of what an endpoint is called here. What an engine evicts while it
-//! runs is not heard of.
+//! runs is not heard of here; where events tell of it, who asks leaves that engine out.
 
 use super::timed::TimedMap;
 use crate::fleet::EndpointId;

@@ -90,6 +90,7 @@ fn rule(port: u16, engines: &[usize], exact: KvExact) -> Rule {
         backup: false,
         role: Role::Normal,
         side_port: SERVE,
+        engine_id: "".into(),
     };
     let (host, path, model) = (String::new(), String::new(), "m".to_owned());
     Rule {

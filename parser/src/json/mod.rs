@@ -16,5 +16,6 @@ pub use splice::{Change, Edit, Rewrite, apply, edits, set_in};
 pub use text::{prefix_text, text};
 pub use tokens::token_ids;
 pub use walk::{
-    Children, content_text, elements, entries, first_message_content, first_message_text, member, messages,
+    Children, content_text, elements, entries, first_message_content, first_message_text, is_text, member,
+    messages,
 };

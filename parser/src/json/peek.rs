@@ -79,6 +79,7 @@ members! {
     ExtraKey = "extra_key",
     CacheSalt = "cache_salt",
     KvTransferParams = "kv_transfer_params",
+    EcTransferParams = "ec_transfer_params",
     DisaggregatedParams = "disaggregated_params",
     BootstrapHost = "bootstrap_host",
     BootstrapPort = "bootstrap_port",

@@ -94,7 +94,8 @@ fn is_textual(content: Value) -> bool {
     matches!(content.kind, Kind::String { .. } | Kind::Array)
 }
 
-fn is_text(body: &[u8], value: Value, text: &str) -> bool {
+/// Whether a value is a string that means `text` after unescaping.
+pub fn is_text(body: &[u8], value: Value, text: &str) -> bool {
     matches!(value.kind, Kind::String { .. }) && means(value.inner().of(body), text)
 }
 

@@ -169,11 +169,11 @@ pub struct CacheArgs {
 /// Prefill and decode apart.
 #[derive(Debug, Clone, Args)]
 pub struct PairArgs {
-    /// Be one half of a pair (vllm, sglang, trtllm)
+    /// Be one half of a pair (vllm, sglang, trtllm), or its encoder (vllm)
     #[arg(long, value_enum)]
     pub role: Option<Role>,
-    /// Prefill: port at which decode takes what was computed (vLLM's side channel, SGLang's bootstrap); 0 takes a
-    /// free one
+    /// Prefill, encode: port at which the next one takes what was computed (vLLM's side channel, SGLang's bootstrap);
+    /// 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "role")]
     pub pair_port: u16,
     /// Milliseconds for which prefill keeps what nobody takes

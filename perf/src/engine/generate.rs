@@ -253,6 +253,7 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask, leg: Leg) 
         chat: ask.chat,
         token_ids: ask.return_token_ids,
         handed,
+        encodes: matches!(leg, Leg::Encode { .. }),
     };
     // A stream to an HTTP/1.0 client can only end with the connection.
     let manner = Manner { keep: manner.keep && !(ask.stream && manner.minor == 0), ..manner };
@@ -264,14 +265,23 @@ fn job<'a>(engine: &'a Engine, head: &Head, manner: Manner, ask: Ask, leg: Leg) 
 fn handover(engine: &Engine, ask: &Ask, leg: Leg) -> (u64, &'static str, Leg, Value) {
     let (config, faults) = (&engine.config, engine.faults.borrow());
     let (length, mut finish) = config.kind.prefill_length(&leg, ask.length(config.tokens.max(1)));
-    let Leg::Hold { .. } = leg else { return (length, finish, leg, Value::Null) };
+    let hand =
+        |leg: &Leg| engine.half().map_or(Value::Null, |half| config.kind.handed(&half, leg, ask, &faults));
+    match leg {
+        Leg::Hold { .. } => {}
+        Leg::Encode { .. } if !faults.pd_hand_nothing => {
+            let handed = hand(&leg);
+            return (length, finish, leg, handed);
+        }
+        _ => return (length, finish, leg, Value::Null),
+    }
     if let Some(other) = faults.pd_finish {
         finish = other.text();
     }
     if faults.pd_hand_nothing || !config.kind.keeps_after(finish) {
         return (length, finish, Leg::Alone, Value::Null);
     }
-    let handed = engine.half().map_or(Value::Null, |half| config.kind.handed(&half, &leg, ask, &faults));
+    let handed = hand(&leg);
     (length, finish, leg, handed)
 }
 
@@ -279,6 +289,9 @@ fn handover(engine: &Engine, ask: &Ask, leg: Leg) -> (u64, &'static str, Leg, Va
 async fn execute(job: &Job<'_>, run: &mut Run<'_>, conn: &mut Conn) -> Result<End, Reply> {
     let Some(_place) = place(job.engine, conn).await else { return Ok(End::Aborted) };
     if !past_stall(job.engine, conn, Stall::BeforeHead).await {
+        return Ok(End::Aborted);
+    }
+    if transfer::encoding::fetch(job.engine, conn, &job.ask).await.is_none() {
         return Ok(End::Aborted);
     }
     let Some(fetched) = transfer::fetch(job.engine, conn, &job.leg, &job.ask).await else {

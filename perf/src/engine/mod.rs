@@ -362,10 +362,18 @@ pub fn start(config: Config) -> Result<Handle, Error> {
             config.kind.name()
         )));
     }
+    if config.pair.is_some_and(|pair| pair.role == Role::Encode) && !config.kind.encodes() {
+        return Err(Error::new(format!(
+            "{} is no encoder here; use vllm, or another --role",
+            config.kind.name()
+        )));
+    }
     let doors = Doors::open(&config)?;
     let listener = listen(&config.host, config.port, "--port")?;
     let transfer = match config.pair {
-        Some(Pair { role: Role::Prefill, port, .. }) => Some(listen(&config.host, port, "--pair-port")?),
+        Some(Pair { role: Role::Prefill | Role::Encode, port, .. }) => {
+            Some(listen(&config.host, port, "--pair-port")?)
+        }
         _ => None,
     };
     let door = transfer.as_ref().and_then(|door| door.local_addr().ok());

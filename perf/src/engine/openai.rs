@@ -55,6 +55,42 @@ pub struct Ask {
     pub has_stream_options: bool,
     /// What a pair's legs are told.
     pub handshake: Handshake,
+    /// Parts of a chat that are no text.
+    pub media: Media,
+}
+
+/// A chat's parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Media {
+    /// Those that are no text, by digests of their JSON.
+    pub names: Vec<String>,
+    /// Those that are.
+    pub texts: usize,
+}
+
+impl Media {
+    fn of(json: &Value) -> Media {
+        let mut media = Media::default();
+        for message in json["messages"].as_array().into_iter().flatten() {
+            match &message["content"] {
+                Value::Array(parts) => parts.iter().for_each(|part| media.add(part)),
+                _ => media.texts += 1,
+            }
+        }
+        media
+    }
+
+    fn add(&mut self, part: &Value) {
+        match part["type"].as_str() {
+            Some("image_url" | "input_audio" | "audio_url" | "video_url") => {
+                let name = format!("{:016x}", digest(&[part.to_string().as_bytes()]));
+                if !self.names.contains(&name) {
+                    self.names.push(name);
+                }
+            }
+            _ => self.texts += 1,
+        }
+    }
 }
 
 /// Members by which prefill and decode find each other, as sent; null if absent.
@@ -62,6 +98,8 @@ pub struct Ask {
 pub struct Handshake {
     /// `kv_transfer_params` (vLLM).
     pub transfer: Value,
+    /// `ec_transfer_params` (vLLM).
+    pub encoder: Value,
     /// `disaggregated_params` (TensorRT-LLM).
     pub disaggregated: Value,
     /// `bootstrap_host`, `bootstrap_port`, `bootstrap_room` (SGLang).
@@ -74,6 +112,7 @@ impl Handshake {
     fn of(json: &Value) -> Handshake {
         Handshake {
             transfer: json["kv_transfer_params"].clone(),
+            encoder: json["ec_transfer_params"].clone(),
             disaggregated: json["disaggregated_params"].clone(),
             bootstrap: ["bootstrap_host", "bootstrap_port", "bootstrap_room"].map(|name| json[name].clone()),
             members: json.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect(),
@@ -116,6 +155,7 @@ impl Ask {
             min_tokens: json["min_tokens"].as_u64(),
             has_stream_options: !json["stream_options"].is_null(),
             handshake: Handshake::of(&json),
+            media: Media::of(&json),
         })
     }
 
@@ -139,6 +179,7 @@ impl Ask {
             min_tokens: None,
             has_stream_options: false,
             handshake: Handshake::default(),
+            media: Media::default(),
         }
     }
 
@@ -236,8 +277,10 @@ pub struct Answer {
     pub chat: bool,
     /// Whether token ids are shown.
     pub token_ids: bool,
-    /// What is handed over to decode; null if nothing.
+    /// What is handed over to decode, or by an encoder to prefill; null if nothing.
     pub handed: Value,
+    /// It is an encoder's.
+    pub encodes: bool,
 }
 
 impl Answer {

@@ -59,6 +59,12 @@ pub struct PairCounts {
     pub blocks_received: u64,
     /// Prompt tokens in them.
     pub tokens_received: u64,
+    /// Media encoded for prefill engines.
+    pub encodings: u64,
+    /// Encodings taken from encoders' doors.
+    pub encodings_received: u64,
+    /// Media that a prefill engine had to encode itself.
+    pub encoded_here: u64,
     /// Handles that wait to be taken now.
     pub held: u64,
     /// Handles whose lease ended before anybody came.

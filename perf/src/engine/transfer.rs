@@ -1,9 +1,10 @@
-//! Prefill and decode as two engines: what a leg does beside its own execution. A prefill engine has a *door*, a
+//! Prefill and decode, and encoders, as engines of their own: what a leg does beside its own execution. A prefill engine has a *door*, a
 //! listener of its own; what it computed stands on a *shelf* or waits in a *room* until a decode engine comes for it.
 //! Nothing is transferred but the proof that it could have been: both engines compute the same made-up tokens. Must
 //! never let decode have what was not computed, was taken before, or has expired.
 
 mod door;
+pub(crate) mod encoding;
 mod shelf;
 
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub enum Role {
     Prefill,
     /// Goes on from what was handed over (TensorRT-LLM: generation).
     Decode,
+    /// Encodes images and other media for prefill (vLLM).
+    Encode,
 }
 
 /// By which means vLLM transfers.
@@ -119,7 +122,7 @@ pub(crate) async fn fetch(
     let (at, names, room) = match leg {
         Leg::Take { at, handle } => (at, vec![handle.clone()], false),
         Leg::Join { at, rooms } => (at, rooms.iter().map(u64::to_string).collect(), true),
-        Leg::Alone | Leg::Hold { .. } | Leg::Meet { .. } => return Some(Ok(false)),
+        Leg::Alone | Leg::Hold { .. } | Leg::Meet { .. } | Leg::Encode { .. } => return Some(Ok(false)),
     };
     for (name, prompt) in names.into_iter().zip(digests) {
         let knock = Knock { name, room, prompt };
@@ -199,6 +202,11 @@ pub(crate) async fn hand_over(
                 },
                 () = conn.gone() => None,
             }
+        }
+        Leg::Encode { name } => {
+            engine.shelf.encode(&encoding::place(name));
+            engine.state().stats.pair.encodings += 1;
+            Some(Ok(()))
         }
         Leg::Alone | Leg::Take { .. } | Leg::Join { .. } => Some(Ok(())),
     }

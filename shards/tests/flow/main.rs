@@ -8,3 +8,4 @@
 mod pairs;
 mod plain;
 mod sim;
+mod table;

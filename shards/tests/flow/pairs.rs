@@ -1,14 +1,16 @@
 //! Requests of two endpoints each, in pools of prefill and decode: besides, no room or handle serves twice, nothing stays
 //! pinned in an engine, no leg is replayed alone.
 
-mod ask;
-mod body;
-mod engine;
+pub mod ask;
+pub mod body;
+mod encoders;
+pub mod engine;
+mod exhausted;
 mod gate;
 mod judge;
-mod ledger;
+pub mod ledger;
 mod trie;
-mod world;
+pub mod world;
 
 use crate::sim::over_seeds;
 use engine::Kind;

@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Tree, json};
 /// Settled terms with one room.
 fn terms(room: u64) -> PairTerms<'static> {
     PairTerms {
+        encoded: b"",
         rooms: Rooms::draw(room, Need::ONE, None),
         bootstrap: "10.0.0.7:0".parse().expect("an address"),
         connector: Connector::Answered,

@@ -2,6 +2,7 @@
 //! and meet in a room of the prefill engine's bootstrap server. Owns the three members that say where; must never let
 //! a client choose the room, which another's request could be in.
 
+use crate::engine::pairing::encode::Encoding;
 use crate::engine::pairing::{
     Body, Given, Handed, Need, Order, PairTerms, Pairing, PrefillEnd, Unpairable, print,
 };
@@ -15,6 +16,8 @@ pub(super) const PAIRING: Pairing = Pairing {
     decode: |body, terms, _: Option<Given<'_>>, out| leg(body, terms, out),
     read: |_, _| PrefillEnd::Ready(Handed::default()),
     stream_of: None,
+    encoding: Encoding::ByAddress,
+    native: "/generate",
 };
 
 /// What a client may not say of a pair: where the legs meet, and which ranks serve them, since the room already leads

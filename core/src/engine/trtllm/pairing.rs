@@ -3,14 +3,23 @@
 //! final answer of the context engine looks like as a stream. The engine refuses members that it does not know: none
 //! must be added but those that it has itself.
 
+use crate::engine::pairing::encode::Encoding;
 use crate::engine::pairing::{
     Body, Given, Handed, Need, Order, PairTerms, Pairing, PrefillEnd, Unpairable, print,
 };
 use warmpath_parser::Span;
 use warmpath_parser::json::{Change, Kind, Member, Rewrite, Value, elements, entries, member, set_in};
 
-pub(super) const PAIRING: Pairing =
-    Pairing { order: Order::PrefillFirst, admit, prefill, decode, read, stream_of: Some(stream_of) };
+pub(super) const PAIRING: Pairing = Pairing {
+    order: Order::PrefillFirst,
+    admit,
+    prefill,
+    decode,
+    read,
+    stream_of: Some(stream_of),
+    encoding: Encoding::Never,
+    native: "",
+};
 
 /// One context makes one state: the engines' own orchestrator takes one prompt and one choice too.
 fn admit(body: &Body<'_>) -> Result<Need, Unpairable> {

@@ -1,13 +1,23 @@
 //! vLLM's handshake between prefill and decode, 0.23 to 0.33: `kv_transfer_params`, opaque, from one engine's answer
 //! into the other's request. Owns what the prefill leg is asked for; must never look into what was handed over.
 
+use super::encode::LEGS;
+use crate::engine::pairing::encode::Encoding;
 use crate::engine::pairing::{
     Body, Connector, Given, Handed, Need, Order, PairTerms, Pairing, PrefillEnd, Unpairable, print,
 };
 use warmpath_parser::json::{Change, Kind, Member, Rewrite, elements, member};
 
-pub(super) const PAIRING: Pairing =
-    Pairing { order: Order::PrefillFirst, admit, prefill, decode, read, stream_of: None };
+pub(super) const PAIRING: Pairing = Pairing {
+    order: Order::PrefillFirst,
+    admit,
+    prefill,
+    decode,
+    read,
+    stream_of: None,
+    encoding: Encoding::Legs(LEGS),
+    native: "",
+};
 
 /// What asks the NIXL connector to keep the blocks and to say where they are.
 const KEEP: &[u8] = br#"{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}"#;
@@ -16,6 +26,7 @@ const KEEP: &[u8] = br#"{"do_remote_decode":true,"do_remote_prefill":false,"remo
 /// frees the blocks when the first of several choices has read them.
 fn admit(body: &Body<'_>) -> Result<Need, Unpairable> {
     body.carries_no(Member::KvTransferParams)?;
+    body.carries_no(Member::EcTransferParams)?;
     body.is_single()?;
     // The prefill leg has bounds of its own, so that it would hide from the engine what decode then refuses.
     body.at_least_one(Member::MaxTokens)?;
@@ -31,11 +42,13 @@ fn prefill(body: &Body<'_>, terms: &PairTerms<'_>, out: &mut Vec<u8>) {
         body.set_present(Member::Stream, b"false"),
         Change::Remove(Member::StreamOptions),
         Change::Remove(Member::KvTransferParams),
+        Change::Remove(Member::EcTransferParams),
         // Last: only where it exceeds the one token; a wrong value is the engine's to refuse.
         Change::Remove(Member::MinTokens),
     ];
-    let changes = if exceeds_one(body, Member::MinTokens) { &changes[..] } else { &changes[..5] };
-    let mut rewrite = Rewrite::begin(body.bytes, body.members, changes, 32 + KEEP.len(), out);
+    let changes = if exceeds_one(body, Member::MinTokens) { &changes[..] } else { &changes[..6] };
+    let mut rewrite =
+        Rewrite::begin(body.bytes, body.members, changes, 64 + KEEP.len() + terms.encoded.len(), out);
     let params = rewrite.member(Member::KvTransferParams);
     match terms.connector {
         Connector::Answered => params.extend_from_slice(KEEP),
@@ -48,6 +61,12 @@ fn prefill(body: &Body<'_>, terms: &PairTerms<'_>, out: &mut Vec<u8>) {
                 ),
             );
         }
+    }
+    if !terms.encoded.is_empty() {
+        let params = rewrite.member(Member::EcTransferParams);
+        params.push(b'{');
+        params.extend_from_slice(terms.encoded);
+        params.push(b'}');
     }
     rewrite.end();
 }

@@ -7,7 +7,7 @@ use crate::breaker::BreakerTerms;
 use crate::environment::Environment;
 use crate::rule::{
     BOOTSTRAP_PORT, CacheAware, Chwbl, Deadlines, Disaggregation, Endpoint, ExplainHeader, GateTerms,
-    HalfClose, PathMatch, Role, Rule, RuleKey, Selector,
+    HalfClose, PairConnector, PathMatch, Role, Rule, RuleKey, Selector,
 };
 use crate::session::{SessionSource, SessionTerms, TTL_DEFAULT};
 use crate::{MILLISECOND, Nanos, SECOND};
@@ -230,7 +230,11 @@ fn disaggregation(service: &Given) -> Option<Disaggregation> {
         0 => BOOTSTRAP_PORT,
         port => port as u16,
     };
-    service.flag("pd_disagg_mode").then_some(Disaggregation { bootstrap_port })
+    let connector = match service.text("pd_connector") {
+        "mooncake" => PairConnector::Mooncake,
+        _ => PairConnector::Nixl,
+    };
+    service.flag("pd_disagg_mode").then_some(Disaggregation { bootstrap_port, connector })
 }
 
 pub(super) fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyFault> {
@@ -260,6 +264,7 @@ pub(super) fn endpoint_specs(endpoints: &[Given]) -> Result<Vec<Endpoint>, BodyF
                 0 => address.port(),
                 port => port as u16,
             },
+            engine_id: given.text("kv_engine_id").into(),
         });
     }
     Ok(specs)

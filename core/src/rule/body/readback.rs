@@ -2,7 +2,7 @@
 //! posted again and means the same rule.
 
 use crate::SECOND;
-use crate::rule::{Disaggregation, KvExact, Rule, Selector};
+use crate::rule::{Disaggregation, KvExact, PairConnector, Rule, Selector};
 use serde_json::{Map, Value, json};
 
 /// The list element of `rule`: the stored body, its id, and the effective values of what the body may leave
@@ -68,6 +68,10 @@ fn show_disaggregation(terms: &Disaggregation, rule: &Rule, service: &mut Map<St
     service.insert("kvEngineType".into(), rule.engine.name().into());
     if rule.engine.has_bootstrap_port() {
         service.insert("pdBootstrapPort".into(), terms.bootstrap_port.into());
+    }
+    if terms.connector == PairConnector::Mooncake {
+        service.insert("pdBootstrapPort".into(), terms.bootstrap_port.into());
+        service.insert("pd_connector".into(), terms.connector.word().into());
     }
 }
 

@@ -78,8 +78,8 @@ const SHAPES: &[Shape] = &[
     ),
     shape(
         "ep_role",
-        |s, e| !disaggregated(s) && (has_role(e, 1) || has_role(e, 2)),
-        "an endpoint of prefill or decode alone serves no whole request; it requires pd_disagg_mode=true",
+        |s, e| !disaggregated(s) && (has_role(e, 1) || has_role(e, 2) || has_role(e, 3)),
+        "an endpoint of prefill, decode or encode alone serves no whole request; it requires pd_disagg_mode=true",
         "set pd_disagg_mode or leave ep_role out",
     ),
     shape(

@@ -346,7 +346,16 @@ pub(super) const SERVICE: &[Member] = &[
         "pdBootstrapPort",
         U16,
         ZERO,
-        "where SGLang's decode engines meet its prefill engines; 0: 8998; only with `pd_disagg_mode` and `sglang`",
+        "where decode engines meet prefill engines; 0: 8998; only with `pd_disagg_mode`, and `sglang` or \
+         `pd_connector` mooncake",
+    ),
+    here(
+        "pd_connector",
+        Word(&["", "nixl", "mooncake"]),
+        BLANK,
+        "by which means vLLM's prefill and decode engines transfer, as their `kv_connector`: nixl for `NixlConnector` and \
+         those that answer where blocks are, mooncake for `MooncakeConnector`; empty: nixl; only with `pd_disagg_mode` and \
+         `vllm` (this gateway's own)",
     ),
     here(
         "kvExactApiMode",
@@ -478,16 +487,23 @@ pub(super) const ENDPOINT: &[Member] = &[
     here("backup", Flag, NO, "used only while no other endpoint is available"),
     here(
         "ep_role",
-        Int(0, 2),
+        Int(0, 3),
         ZERO,
-        "with `pd_disagg_mode`: 1 prefill, 2 decode, 0 takes whole requests where prefill or decode have no healthy \
-         endpoint",
+        "with `pd_disagg_mode`: 1 prefill, 2 decode, 3 encodes media for prefill (vLLM, SGLang), 0 takes whole requests \
+         where prefill or decode have no healthy endpoint",
     ),
     here(
         "nixl_port",
         U16,
         ZERO,
         "side channel of vLLM's transfer, which the `X-Request-Id` of a pair names; 0: `targetPort`",
+    ),
+    here(
+        "kv_engine_id",
+        NAME,
+        BLANK,
+        "`engine_id` of a prefill engine's `--kv-transfer-config`, which decode asks for; needed with `pd_connector` \
+         mooncake (this gateway's own)",
     ),
     here("subnetId", NAME, BLANK, "kept and read back"),
     here("monitorAddress", NAME, BLANK, "address that is probed; only empty or the value of `endpointIP`"),

@@ -1,7 +1,7 @@
 //! Bodies taken and refused.
 
 use super::*;
-use crate::rule::{Chwbl, Deadlines, HalfClose, PathMatch, ProbeKind, Role, Selector};
+use crate::rule::{Chwbl, Deadlines, HalfClose, PairConnector, PathMatch, ProbeKind, Role, Selector};
 use crate::{MILLISECOND, SECOND};
 use serde_json::json;
 
@@ -197,6 +197,17 @@ fn contradictions_are_refused_with_the_known_phrases() {
         ]);
         body
     };
+    let encoder = |service: Value| {
+        let mut body = pd(json!({"pd_disagg_mode": true}));
+        for (name, value) in service.as_object().unwrap() {
+            body["serviceArguments"][name] = value.clone();
+        }
+        body["endpoints"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"endpointIP": "10.0.0.3", "targetPort": 1, "ep_role": 3}));
+        body
+    };
     let cases = [
         (with(json!({"sel": 5, "mode": 0})), "sel", "sel=n2(5) requires mode=fullproxy"),
         (with(json!({"sel": 8, "mode": 0})), "sel", "sel=chwbl(8) requires mode=fullproxy"),
@@ -211,6 +222,19 @@ fn contradictions_are_refused_with_the_known_phrases() {
         ),
         (with(json!({"pd_disagg_mode": true})), "pd_disagg_mode", "pd-disagg requires at least 1 prefill"),
         (pd(json!({})), "ep_role", "requires pd_disagg_mode=true"),
+        (encoder(json!({"kvEngineType": "trtllm"})), "ep_role", "have no encoders"),
+        (encoder(json!({"pd_disagg_mode": false})), "ep_role", "requires pd_disagg_mode=true"),
+        (with(json!({"pd_connector": "mooncake"})), "pd_connector", "have one way to transfer"),
+        (
+            pd(json!({"pd_disagg_mode": true, "kvEngineType": "sglang", "pd_connector": "nixl"})),
+            "pd_connector",
+            "have one way to transfer",
+        ),
+        (
+            pd(json!({"pd_disagg_mode": true, "pd_connector": "mooncake"})),
+            "kv_engine_id",
+            "has to be told the engine_id",
+        ),
         (
             pd(json!({"pd_disagg_mode": true, "kvEngineType": "llamacpp"})),
             "pd_disagg_mode",
@@ -445,4 +469,21 @@ fn points_shared_by_weight_must_be_enough() {
     assert!(few.contains("chwbl_replication") && few.contains("fewer points"), "{few}");
     let none = refuse(&weighted(&[0, 0], 2)).to_string();
     assert!(none.contains("at least 1 endpoint of positive weight"), "{none}");
+}
+
+#[test]
+fn mooncake_pairs_meet_at_a_port_and_know_the_engine() {
+    let mut body = with(json!({"pd_disagg_mode": true, "pd_connector": "mooncake", "pdBootstrapPort": 9998}));
+    body["endpoints"] = json!([
+        {"endpointIP": "10.0.0.1", "targetPort": 1, "ep_role": 1, "kv_engine_id": "p-1"},
+        {"endpointIP": "10.0.0.2", "targetPort": 2, "ep_role": 2},
+        {"endpointIP": "10.0.0.3", "targetPort": 3, "ep_role": 3},
+    ]);
+    let rule = take(&body);
+    let terms = rule.disaggregation.expect("a rule with both roles");
+    assert_eq!((terms.connector, terms.bootstrap_port), (PairConnector::Mooncake, 9998));
+    assert_eq!((&*rule.endpoints[0].engine_id, rule.endpoints[2].role), ("p-1", Role::Encode));
+    let shown = readback(&rule, &body);
+    assert_eq!(shown["serviceArguments"]["pd_connector"], "mooncake");
+    assert_eq!(shown["endpoints"][0]["kv_engine_id"], "p-1");
 }

@@ -33,6 +33,11 @@ pub enum Leg {
         /// Their numbers.
         rooms: Vec<u64>,
     },
+    /// Encoder: keeps the encoding of a part of this name.
+    Encode {
+        /// As prefill names it too.
+        name: String,
+    },
     /// Decode: joins prefill in these rooms.
     Join {
         /// The door.
@@ -74,7 +79,7 @@ impl Half<'_> {
     /// A plain request: what a decode engine may get, and a prefill engine not.
     pub fn plain(&mut self) -> Leg {
         match self.pair.role {
-            Role::Prefill => self.alone("missing_params"),
+            Role::Prefill | Role::Encode => self.alone("missing_params"),
             Role::Decode => Leg::Alone,
         }
     }
@@ -101,9 +106,18 @@ impl Kind {
         self != Kind::Llamacpp
     }
 
+    /// Whether it can be an encoder.
+    pub fn encodes(self) -> bool {
+        self == Kind::Vllm
+    }
+
     /// What a prefill answer says about what is kept; null if nothing is said.
     pub fn handed(self, half: &Half<'_>, leg: &Leg, ask: &Ask, faults: &Faults) -> Value {
-        let Leg::Hold { handle } = leg else { return Value::Null };
+        let handle = match leg {
+            Leg::Hold { handle } => handle,
+            Leg::Encode { name } => return vllm::encode::handed(half, name),
+            _ => return Value::Null,
+        };
         let mut handed = match self {
             Kind::Vllm => vllm::pair::handed(half, handle, ask),
             Kind::Trtllm => trtllm::pair::handed(half, handle, ask),

@@ -40,7 +40,7 @@ fn server_info(view: View) -> Value {
 
 fn mode(view: View) -> &'static str {
     match view.config.pair.map(|pair| pair.role) {
-        None => "null",
+        None | Some(Role::Encode) => "null",
         Some(Role::Prefill) => "prefill",
         Some(Role::Decode) => "decode",
     }

@@ -4,6 +4,7 @@
 //! One difference is on purpose: `prompt_tokens_details` is filled, as with
 //! `--enable-prompt-tokens-details`; a default server sends null.
 
+pub mod encode;
 pub mod events;
 pub mod hash;
 pub mod pair;
@@ -112,13 +113,14 @@ pub fn whole(answer: &Answer, choices: &[Choice], counts: Usage) -> Value {
         value["prompt_token_ids"] = prompt_ids(answer, &choices[0]);
         value["prompt_text"] = Value::Null;
     }
-    value["kv_transfer_params"] = answer.handed.clone();
+    let [kept, encoded] =
+        if answer.encodes { [&Value::Null, &answer.handed] } else { [&answer.handed, &Value::Null] };
+    value["kv_transfer_params"] = kept.clone();
     if let Some(told) = value["kv_transfer_params"].get_mut(pair::PREFILL_CACHED) {
         *told = json!(counts.cached);
     }
-    for member in ["ec_transfer_params", "metrics"] {
-        value[member] = Value::Null;
-    }
+    value["ec_transfer_params"] = encoded.clone();
+    value["metrics"] = Value::Null;
     value
 }
 

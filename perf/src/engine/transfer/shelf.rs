@@ -1,7 +1,7 @@
 //! What a prefill engine keeps for decode: computed prompts by handle, each until it is taken or its lease ends, and
 //! rooms in which two legs meet. Must never give the same thing twice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ struct Room {
 struct Things {
     held: BTreeMap<String, (Computed, Instant)>,
     rooms: HashMap<u64, Room>,
+    /// Encodings of media, which stay.
+    encodings: HashSet<String>,
     /// Whether it was taken, else it ended in vain.
     spent: HashMap<String, bool>,
     expired: u64,
@@ -90,6 +92,11 @@ impl Shelf {
         true
     }
 
+    /// Keeps an encoding.
+    pub fn encode(&self, place: &str) {
+        self.things().encodings.insert(place.to_owned());
+    }
+
     /// Handles held now, and those whose lease ended untaken.
     pub fn counts(&self) -> (u64, u64) {
         let things = self.things();
@@ -109,6 +116,7 @@ impl Shelf {
                 things.remember(handle.to_owned(), true);
                 parcel(computed, prompt)
             }
+            None if things.encodings.contains(handle) => Parcel::Blocks(1),
             None if things.spent.contains_key(handle) => Parcel::Refused(STALE.into()),
             None => Parcel::Refused(UNKNOWN.into()),
         }

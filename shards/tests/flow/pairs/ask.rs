@@ -10,6 +10,8 @@ pub struct Ask {
     pub wish: Wish,
     /// The body goes out in chunks.
     pub chunked: bool,
+    /// Header lines, each with its end.
+    pub lines: String,
     /// It sends an id of its own.
     pub own_id: bool,
     /// When the client leaves, after so many bytes of the answer, or within nanoseconds of the request.
@@ -65,8 +67,9 @@ impl Asks for Ask {
 
     fn bytes(&self) -> Vec<u8> {
         let body = serde_json::to_vec(&self.wish.body()).expect("JSON");
-        let mut out =
-            String::from("POST /v1/completions HTTP/1.1\r\nHost: gw\r\nContent-Type: application/json\r\n");
+        let mut out = format!("POST {} HTTP/1.1\r\nHost: gw\r\n", self.wish.path());
+        out += "Content-Type: application/json\r\n";
+        out += &self.lines;
         out += "X-Hop: 1\r\nConnection: X-Hop, keep-alive\r\n";
         if self.own_id {
             out += &format!("X-Request-Id: client-{}\r\n", self.wish.tag);

@@ -9,11 +9,20 @@ pub struct Wish {
     pub tag: String,
     /// What its prompt begins with.
     pub lead: String,
+    /// In SGLang's own form.
+    pub native: bool,
+    /// So many token ids in place of a text.
+    pub ids: usize,
     pub stream: bool,
     /// What the first prefill engine does, or with `always` every one.
     pub prefill: String,
     pub always: bool,
     pub decode: String,
+    /// What an engine does that serves all of it; empty: it is kind.
+    pub whole: String,
+    /// Images in it, and what the first encoder does, or with `always` every one.
+    pub images: usize,
+    pub encode: String,
     /// Bytes of padding.
     pub pad: usize,
     /// Bytes of answer.
@@ -24,18 +33,46 @@ pub struct Wish {
 
 impl Wish {
     pub fn body(&self) -> Value {
-        json!({
+        // A text that looks like members must mislead nobody.
+        let prompt = format!(
+            "{}{} \"max_tokens\":1,\"kv_transfer_params\":{{}},\"bootstrap_room\":7 }}",
+            self.lead, self.tag
+        );
+        let mut body = json!({
             "model": "m",
-            // A text that looks like members must mislead nobody.
-            "prompt": format!("{}{} \"max_tokens\":1,\"kv_transfer_params\":{{}},\"bootstrap_room\":7 }}", self.lead, self.tag),
             "max_tokens": 16,
             "stream": self.stream,
             "user": {
-                "tag": self.tag, "lead": self.lead, "prefill": self.prefill, "always": self.always, "decode": self.decode,
-                "out": self.out, "state": self.state,
+                "tag": self.tag, "lead": self.lead, "ids": self.ids, "native": self.native, "prefill": self.prefill, "always": self.always, "decode": self.decode,
+                "out": self.out, "state": self.state, "images": self.images, "encode": self.encode, "whole": self.whole,
             },
             "pad": "p".repeat(self.pad),
-        })
+        });
+        match self.images {
+            0 if self.ids > 0 => body["prompt"] = (0..self.ids).collect::<Vec<_>>().into(),
+            0 => body[if self.native { "text" } else { "prompt" }] = prompt.into(),
+            images => {
+                let text = json!({"type": "text", "text": prompt});
+                let parts: Vec<Value> =
+                    [text].into_iter().chain((0..images).map(|at| self.image(at))).collect();
+                body["messages"] = json!([{"role": "user", "content": parts}]);
+            }
+        }
+        body
+    }
+
+    /// One of its images.
+    pub fn image(&self, at: usize) -> Value {
+        json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}-{at}", self.tag)}})
+    }
+
+    /// Where it is sent.
+    pub fn path(&self) -> &'static str {
+        match (self.images, self.native) {
+            (_, true) => "/generate",
+            (0, false) => "/v1/completions",
+            _ => "/v1/chat/completions",
+        }
     }
 
     /// Of a leg's body.
@@ -53,6 +90,11 @@ impl Wish {
             pad: body["pad"].as_str().expect("a text").len(),
             out: number("out"),
             state: number("state"),
+            images: number("images"),
+            ids: number("ids"),
+            native: wish["native"] == true,
+            encode: text("encode"),
+            whole: text("whole"),
         }
     }
 }

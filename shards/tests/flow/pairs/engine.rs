@@ -23,6 +23,7 @@ pub enum Part {
     Prefill,
     Decode,
     Normal,
+    Encode,
 }
 
 /// `pdBootstrapPort` of the rules.
@@ -118,21 +119,27 @@ impl Paired {
             Part::Prefill => (&mut ledger.prefills, "prefill"),
             Part::Decode => (&mut ledger.decodes, "decode"),
             Part::Normal => (&mut ledger.wholes, "whole"),
+            Part::Encode => (&mut ledger.encodes, "encode"),
         };
         let times = counts.entry(wish.tag.clone()).or_default();
         *times += 1;
         let first = *times == 1;
-        if self.part != Part::Normal {
-            ledger.check_id(&wish.tag, &id, self.at, role);
+        match self.part {
+            Part::Normal => {}
+            Part::Encode => ledger.check_part_id(&wish.tag, &id),
+            Part::Prefill | Part::Decode => ledger.check_id(&wish.tag, &id, self.at, role),
         }
         drop(ledger);
         let word = match self.part {
             Part::Prefill if first || wish.always => wish.prefill.clone(),
             Part::Decode => wish.decode.clone(),
+            Part::Normal if !wish.whole.is_empty() => wish.whole.clone(),
+            Part::Encode if first || wish.always => wish.encode.clone(),
             _ => "ok".to_owned(),
         };
         let (before, answer, after) = match (self.kind, self.part) {
             (_, Part::Normal) => (None, self.generate(&wish, leg, &id, world), None),
+            (_, Part::Encode) => (None, self.encode(&wish, leg, &id, &word, world), None),
             (Kind::Sglang, _) => return self.meet(conn, &wish, leg, &id, &word, world),
             (kind, Part::Prefill) => self.compute(kind, &wish, leg, &id, &word, world),
             (kind, Part::Decode) => {
@@ -146,6 +153,42 @@ impl Paired {
         fault(&word, steps, &id)
     }
 
+    /// An encoder: checks what it is asked for, and answers where the encoding is.
+    fn encode(&mut self, wish: &Wish, leg: &Value, id: &str, word: &str, world: &mut World<'_>) -> Vec<Step> {
+        let mut ledger = self.ledger.borrow_mut();
+        let mut changed = body::changed(leg);
+        let (messages, most) = (changed.remove("messages").unwrap_or_default(), changed.remove("max_tokens"));
+        let part = messages[0]["content"][0].clone();
+        let at = (0..wish.images).find(|at| wish.image(*at) == part);
+        let alone = json!([{"role": "user", "content": [part]}]) == messages;
+        let Some(at) = at.filter(|_| alone && most == Some(json!(1)) && changed.is_empty()) else {
+            ledger.violation(format!("{}: an encoder was asked for {leg}", wish.tag));
+            return vec![Step::Close];
+        };
+        let name = format!("{}-{at}", wish.tag);
+        let params =
+            json!({"peer_host": self.at.ip().to_string(), "peer_port": self.at.port(), "size_bytes": 1});
+        let told = if word == "nothing" { Value::Null } else { json!({name.as_str(): params}) };
+        ledger.encodings.insert(name, self.at);
+        drop(ledger);
+        let answer = json!({"choices": [{"finish_reason": "length"}], "ec_transfer_params": told});
+        whole(&serde_json::to_vec(&answer).expect("JSON"), id, "application/json", world)
+    }
+
+    /// Prefill is told of encodings: each must be one of this request's, where an encoder has it.
+    fn look_for_encodings(&mut self, wish: &Wish, told: Value) {
+        let mut ledger = self.ledger.borrow_mut();
+        let members = told.as_object().cloned().unwrap_or_default();
+        for (name, params) in &members {
+            let at = ledger.encodings.get(name).map(|at| (json!(at.ip().to_string()), json!(at.port())));
+            let own = (0..wish.images).any(|at| format!("{}-{at}", wish.tag) == *name);
+            if !own || at != Some((params["peer_host"].clone(), params["peer_port"].clone())) {
+                ledger.violation(format!("{}: prefill was told of {name} at {params}", wish.tag));
+            }
+        }
+        ledger.fetched.insert(wish.tag.clone(), members.len());
+    }
+
     /// Prefill of an engine that hands over: checks what it is asked for, and answers where its blocks are.
     fn compute(
         &mut self,
@@ -157,6 +200,7 @@ impl Paired {
         world: &mut World<'_>,
     ) -> (Option<Step>, Vec<Step>, Option<Step>) {
         let mut changed = body::changed(leg);
+        self.look_for_encodings(wish, changed.remove("ec_transfer_params").unwrap_or_default());
         let mut ledger = self.ledger.borrow_mut();
         let handle = 1_000 + ledger.kept.len() as u64 + world.draw(1 << 20) * 1_000;
         let blob = "s".repeat(wish.state);
@@ -270,14 +314,15 @@ impl Paired {
             place.tag = wish.tag.clone();
             place.prefill |= prefills;
             place.decode |= !prefills;
-            place.broken |= !matches!(word, "ok" | "slow" | "die-mid" | "die-stream");
+            // One that hangs is there for all that the other can see.
+            place.broken |= !holds_room(word) && word != "hang";
             if foreign {
                 ledger.violation(format!("{}: another's room {room}", wish.tag));
             }
         }
         self.rooms.insert(conn, room);
         let answer = self.generate(wish, leg, id, world);
-        if matches!(word, "ok" | "slow" | "die-mid" | "die-stream") {
+        if holds_room(word) {
             let until = world.now() + MEETING;
             let steps = fault(word, answer, id);
             return vec![Step::Note(Note::Meet { until, steps })];
@@ -326,6 +371,11 @@ impl Paired {
     }
 }
 
+/// Whether a leg that does so is in its room until the other one had what it wanted.
+fn holds_room(word: &str) -> bool {
+    matches!(word, "ok" | "slow" | "die-mid" | "die-stream" | "reset-mid")
+}
+
 /// What becomes of a good answer's steps.
 fn fault(word: &str, mut steps: Vec<Step>, id: &str) -> Vec<Step> {
     let sends = |step: &Step| matches!(step, Step::Send(_) | Step::Note(Note::Read(_)));
@@ -340,6 +390,18 @@ fn fault(word: &str, mut steps: Vec<Step>, id: &str) -> Vec<Step> {
         "half-head" => vec![Step::Send(b"HTTP/1.1 200 OK\r\nconte".to_vec()), Step::Close],
         "garbage" => vec![Step::Send(b"SSH-2.0-OpenSSH\r\n\r\n".to_vec()), Step::Close],
         "hang" => vec![],
+        // Most of it comes, and then nothing more.
+        "reset-mid" => {
+            let streams = steps.len() > 4;
+            steps.retain(sends);
+            match steps.last_mut() {
+                _ if streams => steps.truncate(3),
+                Some(Step::Send(bytes)) => bytes.truncate(bytes.len() - 1),
+                _ => {}
+            }
+            steps.extend([Step::Wait, Step::Reset]);
+            steps
+        }
         // The last bytes never come.
         // An answer that its connection's end ends would seem whole.
         "die-mid" if matches!(steps.last(), Some(Step::Close)) => vec![Step::Close],

@@ -6,8 +6,8 @@ use crate::pairs::ledger::Ledger;
 use crate::pairs::world::Mix;
 use crate::sim::client::{Came, End};
 
-/// The longest that a client may wait: prefill's phase, decode's first byte, and some seconds of engines.
-const PATIENCE: u64 = (30 + 60 + 15) * 1_000_000_000;
+/// The longest that a client may wait: encoders, prefill's phase, decode's first byte, and some seconds of engines.
+const PATIENCE: u64 = (30 + 30 + 60 + 15) * 1_000_000_000;
 
 /// The longest that one of these waits at the gate.
 const QUEUED: u64 = 60_000_000_000;
@@ -26,6 +26,17 @@ pub fn judge(kind: Kind, mix: Mix, end: &End<Ask>, ledger: &Ledger) {
     assert!(prefills <= 2 && wholes <= 1, "{what}");
     assert!(decodes <= if kind == Kind::Sglang { 2 } else { 1 }, "{what}");
     assert!(times(&ledger.alone) <= 1, "{what}");
+    assert!(times(&ledger.encodes) as usize <= 2 * wish.images, "{what}");
+    // Of a kind run every image that was encoded is told to prefill.
+    let silent = match (wish.encode.as_str(), wish.always) {
+        ("nothing", true) => wish.images,
+        ("nothing", false) => 1,
+        _ => 0,
+    };
+    let told = ledger.fetched.get(&wish.tag).copied();
+    if mix == Mix::Kind && times(&ledger.encodes) > 0 && prefills > 0 {
+        assert_eq!(told, Some(wish.images - silent), "{what}");
+    }
     if end.came == Came::Answer(200) {
         assert!(decodes + wholes >= 1, "nobody decoded: {what}");
     }
@@ -61,6 +72,11 @@ fn nobody(came: &Came) -> bool {
 /// vLLM and TensorRT-LLM.
 fn handed_over(end: &End<Ask>) -> bool {
     let (wish, came) = (&end.ask.wish, &end.came);
+    match wish.encode.as_str() {
+        "400" if wish.images > 0 && *came == Came::Answer(400) => return true,
+        "hang" if wish.images > 0 && refused(came, 504, "pd_encode_timeout") => return true,
+        _ => {}
+    }
     match wish.prefill.as_str() {
         "final" if *came == Came::Early => true,
         "die-before" | "reset-before" | "half-head" | "garbage" | "die-mid" => nobody(came) || decoded(end),

@@ -32,6 +32,12 @@ pub struct Ledger {
     pub prefills: BTreeMap<String, u32>,
     pub decodes: BTreeMap<String, u32>,
     pub wholes: BTreeMap<String, u32>,
+    /// Images that encoders began, by tag.
+    pub encodes: BTreeMap<String, u32>,
+    /// Encodings by the name that prefill finds them by, and where.
+    pub encodings: BTreeMap<String, SocketAddr>,
+    /// Encodings that a prefill was told of, by tag.
+    pub fetched: BTreeMap<String, usize>,
     /// Decodes that were handed nothing, by tag.
     pub alone: BTreeMap<String, u32>,
     pub kept: BTreeMap<u64, Kept>,
@@ -47,6 +53,16 @@ pub struct Ledger {
 impl Ledger {
     pub fn violation(&mut self, what: String) {
         self.violations.push(what);
+    }
+
+    /// A part's leg carries an id of its own, which tells whose part it is.
+    pub fn check_part_id(&mut self, tag: &str, id: &str) {
+        let part = id.rsplit_once("-enc-").filter(|(_, part)| part.parse::<usize>().is_ok());
+        let whose = part.map(|(whose, _)| whose).unwrap_or_default();
+        let own = whose.len() == 32 && whose.bytes().all(|b| b.is_ascii_hexdigit());
+        if !own && whose != format!("client-{tag}") {
+            self.violation(format!("{tag}: a part is called {id}"));
+        }
     }
 
     /// Both legs carry one id. Without one of the client's it names both addresses.

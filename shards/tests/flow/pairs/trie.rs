@@ -7,6 +7,7 @@ use crate::pairs::engine::{Kind, Paired, Part};
 use crate::pairs::world::{arguments, endpoints, engine_at};
 use crate::sim::client::Came;
 use crate::sim::scene;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use warmpath_core::control::Count;
@@ -27,17 +28,14 @@ fn scene() -> Scene {
     scene
 }
 
-/// Asks on a new connection; tells the prefill engine, and what decided.
+/// Asks for a text on a new connection; tells the prefill engine, and what decided.
 fn ask(scene: &mut Scene, lead: &str) -> (SocketAddr, &'static str) {
-    let wish = Wish {
-        lead: lead.into(),
-        prefill: "ok".into(),
-        decode: "ok".into(),
-        out: 5,
-        state: 10,
-        ..Wish::default()
-    };
-    assert_eq!(scene.ask(0, Ask { wish, ..Ask::default() }), Came::Answer(200), "{lead}");
+    ask_for(scene, Wish { lead: lead.into(), ..Wish::default() })
+}
+
+fn ask_for(scene: &mut Scene, wish: Wish) -> (SocketAddr, &'static str) {
+    let wish = Wish { prefill: "ok".into(), decode: "ok".into(), out: 5, state: 10, ..wish };
+    assert_eq!(scene.ask(0, Ask { wish, ..Ask::default() }), Came::Answer(200));
     // Connections that idle are closed by then: each request has to connect.
     scene.pass(2 * scene::IDLE);
     let report = scene.report(0);
@@ -84,4 +82,28 @@ fn a_prompt_goes_where_the_longest_beginning_of_it_went() {
     let counts = report.sessions[0];
     assert!(counts.trie_hits >= 13 && counts.others >= 7 && counts.hits == 0, "{counts:?}");
     assert_eq!(counts.trie_hits + counts.others, 23 + failed, "each attempt once: {counts:?}");
+}
+
+#[test]
+fn what_events_tell_to_be_evicted_is_not_looked_for_there() {
+    let mut scene = scene();
+    let all: Vec<_> = [(Part::Prefill, 3), (Part::Decode, 2)]
+        .into_iter()
+        .flat_map(|(part, count)| (0..count).map(move |number| (engine_at(part, number), part)))
+        .collect();
+    let mut arguments = arguments(Kind::Vllm, true);
+    for (name, value) in [("kvExactMode", json!(1)), ("kvHashAlgo", json!("tokens"))] {
+        arguments[name] = value;
+    }
+    scene.install(&arguments, endpoints(&all));
+    let wish = || Wish { ids: 400, ..Wish::default() };
+    let (home, _) = ask_for(&mut scene, wish());
+    assert_eq!(ask_for(&mut scene, wish()), (home, "prefix_trie"), "nothing is known of what they hold");
+    // From now on all of it is known; what is promised is no longer on its way.
+    let sources = scene.service().exact.as_ref().expect("an exact rule").sources.clone();
+    sources.iter().for_each(|source| source.set_blocks(0, 0, true));
+    scene.pass(120_000_000_000);
+    assert_eq!(ask_for(&mut scene, wish()).1, "least_load");
+    sources.iter().for_each(|source| source.set_blocks(0, 0, false));
+    assert_eq!(ask_for(&mut scene, wish()).1, "prefix_trie", "what is not all known proves nothing");
 }

@@ -59,6 +59,7 @@ impl Outcome {
 
     pub fn assert_covers(&self, kind: Kind, mix: Mix) {
         let wanted: &[&str] = match (mix, kind) {
+            (Mix::Kind, Kind::Vllm) => &["Answer(200)", "Encoded"],
             (Mix::Kind, _) => &["Answer(200)"],
             (Mix::Leaving, _) => &["Answer(200)", "Left"],
             (Mix::Gated, _) => &["Answer(200)", "Left", "admission_capacity", "admission_queue_timeout"],
@@ -69,6 +70,21 @@ impl Outcome {
                 "pd_decode_backend_died",
                 "RoomRetry",
                 "DecodeAborted",
+            ],
+            (Mix::Faulty, Kind::Vllm) => &[
+                "Answer(200)",
+                "Answer(400)",
+                "pd_prefill_timeout",
+                "pd_decode_timeout",
+                "pd_encode_timeout",
+                "pd_decode_backend_died",
+                "HandedOver",
+                "NotHandedOver",
+                "Orphaned",
+                "PrefillDied",
+                "Encoded",
+                "NotEncoded",
+                "EncodeRefused",
             ],
             (Mix::Faulty, _) => &[
                 "Answer(200)",
@@ -233,6 +249,7 @@ pub fn endpoints(engines: &[(SocketAddr, Part)]) -> Vec<Value> {
             Part::Normal => 0,
             Part::Prefill => 1,
             Part::Decode => 2,
+            Part::Encode => 3,
         };
         json!({"endpointIP": at.ip().to_string(), "targetPort": at.port(), "weight": 1,
                "ep_role": role, "nixl_port": at.port() + 1000})
@@ -253,9 +270,13 @@ fn add_engines(
     (kind, mix): (Kind, Mix),
 ) -> Vec<(SocketAddr, Part)> {
     let mut all = Vec::new();
-    for (part, count) in
-        [(Part::Prefill, 1 + draw.below(3)), (Part::Decode, 1 + draw.below(3)), (Part::Normal, draw.below(2))]
-    {
+    let encoders = if kind == Kind::Vllm { draw.below(3) } else { 0 };
+    for (part, count) in [
+        (Part::Prefill, 1 + draw.below(3)),
+        (Part::Decode, 1 + draw.below(3)),
+        (Part::Normal, draw.below(2)),
+        (Part::Encode, encoders),
+    ] {
         for name in 0..count {
             let at = engine_at(part, name);
             let idle = draw.of(&[20_000_000, 2_000_000_000, 6_000_000_000]);
@@ -296,7 +317,11 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
     let mut prefill = "ok";
     let mut decode = "ok";
     let stream = draw.below(2) == 0;
+    let mut encode = if draw.below(4) == 0 { "nothing" } else { "ok" };
     if matches!(mix, Mix::Faulty | Mix::Gated) {
+        if draw.below(2) == 0 {
+            encode = draw.of(&FAULTS);
+        }
         match draw.below(5) {
             0 | 1 => prefill = draw.of(&FAULTS),
             2 | 3 => decode = draw.of(&FAULTS),
@@ -319,9 +344,13 @@ fn ask(client: u64, number: u64, draw: &mut Draw, (kind, mix): (Kind, Mix)) -> A
         prefill: prefill.into(),
         always: draw.below(2) == 0,
         decode: decode.into(),
+        images: if kind == Kind::Vllm { draw.of(&[0, 0, 1, 3, 20]) } else { 0 },
+        native: kind == Kind::Sglang && draw.below(4) == 0,
+        encode: encode.into(),
         pad: draw.of(&[0, 300, 9_000, 30_000]),
         out: draw.of(&[1, 200, 5_000]),
         state: if draw.below(3) == 0 { draw.of(&[1_000, 100_000]) } else { 10 },
+        ..Wish::default()
     };
     let mut ask = Ask { wish, chunked: draw.below(3) == 0, own_id: draw.below(4) == 0, ..Ask::default() };
     let one_in = if mix == Mix::Gated { 5 } else { 2 };

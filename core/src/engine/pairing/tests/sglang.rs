@@ -102,3 +102,10 @@ fn a_drained_prefill_hands_over_nothing_but_is_no_failure() {
     }
     assert!(!pairing(SGLANG).decodes_alone());
 }
+
+#[test]
+fn its_own_form_is_served_by_pairs_too() {
+    assert!(pairing(SGLANG).serves(b"/generate") && pairing(SGLANG).serves(b"/v1/chat/completions"));
+    assert!(!pairing(SGLANG).serves(b"/generate/x") && !pairing(SGLANG).serves(b"/v1/embeddings"));
+    assert!(!pairing(Engine::Vllm).serves(b"/generate") && !pairing(Engine::Trtllm).serves(b""));
+}

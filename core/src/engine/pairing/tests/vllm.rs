@@ -1,6 +1,7 @@
 //! vLLM's dialect.
 
 use super::*;
+use crate::engine::pairing::encode::{self, EncodeEnd};
 
 const VLLM: Engine = Engine::Vllm;
 
@@ -140,4 +141,70 @@ fn mooncake_legs_share_a_transfer() {
     );
     let stopped = br#"{"choices":[{"finish_reason":"stop"}]}"#;
     assert_eq!(pairing(VLLM).read_prefill(200, stopped, &terms), PrefillEnd::Nothing);
+}
+
+const CHAT: &str = r#"{"model":"m","n":1,"max_tokens":9,"max_completion_tokens":9,"stream":true,"stream_options":{},
+    "mm_processor_kwargs":{"a":1},"messages":[{"role":"system","content":"{\"type\":\"image_url\"}"},
+    {"role":"user","content":[{"type":"text","text":"\"type\":\"image_url\""},
+    {"type":"image_url","image_url":{"url":"data:1"}},{"image_url":{"url":"data:4"},"type":"\u0069mage_url"},
+    {"type":"image_url","image_url":{"url":"data:1"}},"odd",{"type":7}]},{"role":"user","content":[
+    {"type":"input_audio","input_audio":{"data":"x","format":"wav"}}]}],"ec_transfer_params":null}"#;
+
+fn encoder() -> encode::EncodeLegs {
+    match pairing(VLLM).encoding {
+        encode::Encoding::Legs(legs) => legs,
+        _ => panic!("vLLM has encoders"),
+    }
+}
+
+#[test]
+fn each_medium_goes_to_an_encoder_once_and_alone() {
+    let members = peeked(CHAT);
+    let body = Body { bytes: CHAT.as_bytes(), members: &members };
+    let parts = encode::media(&body);
+    let texts: Vec<Tree> = parts.iter().map(|part| tree(part.of(body.bytes))).collect();
+    let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+    let audio = json!({"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}});
+    assert_eq!(texts, [image("data:1"), image("data:4"), audio]);
+    let mut out = Vec::new();
+    encoder().body(&body, parts[1], &mut out);
+    let asked = json!({"model": "m", "n": 1, "max_tokens": 1, "max_completion_tokens": 1, "stream": false,
+        "mm_processor_kwargs": {"a": 1}, "messages": [{"role": "user", "content": [image("data:4")]}]});
+    assert_eq!(tree(&out), asked);
+}
+
+#[test]
+fn texts_have_no_media_and_many_media_are_left_to_prefill() {
+    for body in
+        [r#"{"prompt":"x"}"#, r#"{"messages":"x"}"#, r#"{"messages":[{"content":null},7,{"content":"x"}]}"#]
+    {
+        let members = peeked(body);
+        assert!(encode::media(&Body { bytes: body.as_bytes(), members: &members }).is_empty(), "{body}");
+    }
+    let parts: Vec<String> = (0..100).map(|n| format!(r#"{{"type":"video_url","n":{n}}}"#)).collect();
+    let body = format!(r#"{{"messages":[{{"content":[{}]}}]}}"#, parts.join(","));
+    let members = peeked(&body);
+    assert_eq!(encode::media(&Body { bytes: body.as_bytes(), members: &members }).len(), 64);
+}
+
+#[test]
+fn what_encoders_hand_over_is_told_to_prefill_to_the_letter() {
+    let answer = r#"{"choices":[],"ec_transfer_params": { "h\u0031" : {"peer_port":1e3, "new":[]} } }"#;
+    let EncodeEnd::Ready(Some(handed)) = encoder().read(200, answer.as_bytes()) else { panic!("{answer}") };
+    let encoded = handed.of(answer.as_bytes());
+    let told =
+        prefill_of(VLLM, r#"{"prompt":"x","ec_transfer_params":{}}"#, &PairTerms { encoded, ..terms(3) });
+    assert!(told.contains(r#""ec_transfer_params":{ "h\u0031" : {"peer_port":1e3, "new":[]} }"#), "{told}");
+    assert_eq!(told.matches("ec_transfer_params").count(), 1, "{told}");
+    for (status, answer, end) in [
+        (200, r#"{"ec_transfer_params":null}"#, EncodeEnd::Ready(None)),
+        (200, r#"{"ec_transfer_params":{}}"#, EncodeEnd::Ready(None)),
+        (200, "no JSON", EncodeEnd::Failed),
+        (422, "{}", EncodeEnd::Refused),
+        (503, "{}", EncodeEnd::Failed),
+    ] {
+        assert_eq!(encoder().read(status, answer.as_bytes()), end, "{status} {answer}");
+    }
+    let own = r#"{"prompt":"x","ec_transfer_params":{"h":{"peer_host":"10.0.0.1"}}}"#;
+    assert_eq!(admitted(VLLM, own), Err(Unpairable::Carried(Member::EcTransferParams)));
 }

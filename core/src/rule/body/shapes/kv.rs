@@ -1,8 +1,8 @@
 //! Contradictions among the members of exact routing and of prefill/decode. Owns their phrases; what an
-//! engine has or lacks is asked of [`Engine`](crate::engine::Engine).
+//! engine has or lacks is asked of [`Engine`].
 
-use super::{Shape, USE_MODE_4, disaggregated, not_full_proxy, shape};
-use crate::engine::Algo;
+use super::{Shape, USE_MODE_4, disaggregated, has_role, not_full_proxy, shape};
+use crate::engine::{Algo, Engine};
 use crate::rule::body::exact::{engine, publish_port};
 use crate::rule::body::given::Given;
 
@@ -11,6 +11,12 @@ pub(super) const SHAPES: &[Shape] = &[
     untold("kvExactMode", |s, _| no_blocks(s) && s.int("kvExactMode") != 0),
     untold("kvHashAlgo", |s, _| no_blocks(s) && !s.text("kvHashAlgo").is_empty()),
     untold("kvBlockSize", |s, _| no_blocks(s) && another_block_size(s)),
+    shape(
+        "ep_role",
+        |s, e| disaggregated(s) && has_role(e, 3) && !engine(s).encodes(),
+        "engines of this kvEngineType have no encoders: ep_role 3 is for vllm and sglang",
+        "give the endpoint another role or leave it out",
+    ),
     shape(
         "kvExactMode",
         |s, _| s.int("kvExactMode") == 3 && disaggregated(s),
@@ -43,9 +49,24 @@ pub(super) const SHAPES: &[Shape] = &[
     ),
     shape(
         "pdBootstrapPort",
-        |s, _| s.int("pdBootstrapPort") != 0 && !(disaggregated(s) && engine(s).has_bootstrap_port()),
+        |s, _| {
+            let meets = engine(s).has_bootstrap_port() || by_mooncake(s);
+            s.int("pdBootstrapPort") != 0 && !(disaggregated(s) && meets)
+        },
         "pd-bootstrap-port requires pd_disagg_mode=true and kvEngineType sglang",
+        "leave it out, or with vllm set pd_connector mooncake",
+    ),
+    shape(
+        "pd_connector",
+        |s, _| !(s.text("pd_connector").is_empty() || disaggregated(s) && engine(s) == Engine::Vllm),
+        "engines of other kinds, and single pools, have one way to transfer",
         "leave it out",
+    ),
+    shape(
+        "kv_engine_id",
+        |s, e| by_mooncake(s) && e.iter().any(|e| e.int("ep_role") == 1 && e.text("kv_engine_id").is_empty()),
+        "with pd_connector mooncake decode has to be told the engine_id of each prefill endpoint",
+        "give --kv-transfer-config an engine_id and name it here",
     ),
     portless(
         "kvZmqPort",
@@ -137,4 +158,8 @@ fn last_rank(service: &Given, first: i64) -> i64 {
 fn replay_among_published(service: &Given, _: &[Given]) -> bool {
     let (publish, replay) = (i64::from(publish_port(service)), service.int("kvReplayPort"));
     replay != 0 && replay.abs_diff(publish) < service.int("kvDpRankCount").unsigned_abs()
+}
+
+fn by_mooncake(service: &Given) -> bool {
+    service.text("pd_connector") == "mooncake"
 }

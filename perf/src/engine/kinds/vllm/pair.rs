@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::encode;
 use crate::engine::kinds::pair::{Half, Leg};
 use crate::engine::kinds::{Kind, Reply};
 use crate::engine::openai::Ask;
@@ -14,6 +15,9 @@ pub const PREFILL_CACHED: &str = "remote_prefill_cached_tokens";
 /// Reads the two flags, and what belongs to the one that is set.
 pub fn leg(half: &mut Half<'_>, ask: &Ask) -> Result<Leg, Reply> {
     check_bounds(half, ask)?;
+    if half.pair.role == Role::Encode {
+        return Ok(encode::leg(half, ask));
+    }
     let params = &ask.handshake.transfer;
     if params.is_null() {
         return Ok(half.plain());

@@ -1,6 +1,6 @@
-//! The prefill leg of a pair: its connection, its request, its answer as far as it came, its end. Owns the leg while it
-//! is under way, so that whoever closes its connection settles it; must never decide what its end means (the pair
-//! does).
+//! A leg beside the answer's, to a prefill engine or to an encoder: its connection, its request, its answer as far as it
+//! came, its end. Owns the leg while it is under way, so that whoever closes its connection settles it; must never
+//! decide what its end means ([`crate::pair`] and [`crate::encode`] do).
 //!
 //! The leg lives in the record of the connection that carries it. Its deadline is that connection's.
 
@@ -23,14 +23,38 @@ use warmpath_core::fault::Fault;
 use warmpath_parser::http1::{Field, Framing, Limits, Method, ResponseParser, write};
 use warmpath_ring::{Body, Errno, Held, Payload, Ring};
 
-/// Bytes of a prefill engine's answer that are handed on; a longer one is no answer.
+/// Bytes of an engine's answer that are handed on; a longer one is no answer.
 const ANSWER_MAX: usize = 64 << 20;
 
 /// Bytes of an answer that are collected without a reservation.
 const UNRESERVED: usize = 16 * 1024;
 
-/// A prefill leg under way.
-pub struct PrefillLeg {
+/// What a leg is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The prompt is computed.
+    Prompt,
+    /// This part of the request's media is encoded.
+    Part(usize),
+}
+
+/// Why a leg came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// No connection: the endpoint has nothing of it.
+    Unreachable,
+    /// The connection ended before the answer was whole, or what came is no answer.
+    Died,
+    /// Its time is over.
+    Late,
+    /// The gateway can't go on with it.
+    Fault(Fault),
+}
+
+/// A leg under way.
+pub struct SideLeg {
+    /// What it is for.
+    pub work: Work,
     /// Index of its endpoint.
     pub endpoint: usize,
     /// What is charged to the endpoint.
@@ -66,19 +90,15 @@ enum Progress {
     },
 }
 
-impl PrefillLeg {
+impl SideLeg {
     /// To an endpoint that was just charged for it.
-    pub fn new(
-        endpoint: usize,
-        charge: Option<Charge>,
-        rank: Option<RankCharge>,
-        order: Order,
-    ) -> PrefillLeg {
-        PrefillLeg {
+    pub fn new(work: Work, endpoint: usize, charge: Option<Charge>) -> SideLeg {
+        SideLeg {
+            work,
             endpoint,
             charge,
-            rank,
-            discards: order == Order::Together,
+            rank: None,
+            discards: false,
             reused: false,
             replayed: false,
             sent: 0,
@@ -87,6 +107,11 @@ impl PrefillLeg {
             body_at: 0,
             reserved: None,
         }
+    }
+
+    /// Of a prompt, at this rank of the endpoint.
+    pub fn of_prompt(self, rank: Option<RankCharge>, order: Order) -> SideLeg {
+        SideLeg { rank, discards: order == Order::Together, ..self }
     }
 
     /// Its answer's body, as far as it came and is of use.
@@ -208,7 +233,7 @@ fn keep(kept: &mut Vec<u8>, discards: bool, data: &[u8]) -> Result<(), Fault> {
 
 impl<R: Ring> Flow<R> {
     /// Takes a pooled connection to the leg's endpoint, or opens one.
-    pub(crate) fn dial_prefill(&mut self, client: &mut Client, mut leg: Box<PrefillLeg>) {
+    pub(crate) fn dial_leg(&mut self, client: &mut Client, mut leg: Box<SideLeg>) {
         let Some(exchange) = &client.exchange else { return };
         let Some(service) = &exchange.route.service else { return };
         let pool = service.pools[leg.endpoint];
@@ -219,32 +244,32 @@ impl<R: Ring> Flow<R> {
             Some(mut upstream) => {
                 self.tally.count(Count::Reused);
                 leg.reused = true;
-                upstream.prefill = Some(leg);
-                self.send_prefill(client, &mut upstream);
+                upstream.leg = Some(leg);
+                self.send_leg(client, &mut upstream);
                 self.conns.put_upstream(upstream);
             }
-            None => self.connect_prefill(client, pool, leg),
+            None => self.connect_leg(client, pool, leg),
         }
     }
 
-    fn connect_prefill(&mut self, client: &mut Client, pool: PoolId, mut leg: Box<PrefillLeg>) {
+    fn connect_leg(&mut self, client: &mut Client, pool: PoolId, mut leg: Box<SideLeg>) {
         leg.reused = false;
         let Some(mut upstream) = self.open(client.sock, pool) else {
-            return self.prefill_unreachable(client, leg);
+            return self.leg_unreachable(client, leg);
         };
         let rule = client.exchange.as_ref().and_then(|e| e.route.service.as_ref()).map(|s| &s.service.rule);
         let connect = rule.map_or(0, |rule| rule.deadlines.connect);
         if let Some(pair) = pair::of(client) {
-            pair.leg = Some(upstream.sock);
-            upstream.deadline.at = (self.now + connect).min(pair.deadline);
+            pair.carry(leg.work, Some(upstream.sock));
+            upstream.deadline.at = (self.now + connect).min(pair.due(leg.work));
         }
-        upstream.prefill = Some(leg);
+        upstream.leg = Some(leg);
         self.watch_upstream(&mut upstream);
         self.conns.add_upstream(upstream);
     }
 
-    /// A connection attempt of a prefill leg ended.
-    pub(crate) fn prefill_dialed(
+    /// A connection attempt of a leg ended.
+    pub(crate) fn leg_dialed(
         &mut self,
         client: &mut Client,
         upstream: &mut Upstream,
@@ -254,29 +279,40 @@ impl<R: Ring> Flow<R> {
             self.pools.get(upstream.pool).endpoint.connect_succeeded();
             upstream.state = UpstreamState::Busy;
             self.ring.receive(upstream.sock);
-            return self.send_prefill(client, upstream);
+            return self.send_leg(client, upstream);
         }
-        self.prefill_not_dialed(client, upstream);
+        self.leg_not_dialed(client, upstream);
     }
 
-    fn prefill_not_dialed(&mut self, client: &mut Client, upstream: &mut Upstream) {
+    fn leg_not_dialed(&mut self, client: &mut Client, upstream: &mut Upstream) {
         let leg = self.end_leg(client, upstream);
         if let Some(leg) = leg {
-            self.prefill_unreachable(client, leg);
+            self.leg_unreachable(client, leg);
         }
     }
 
     /// Nothing of it was sent, so another endpoint may be asked without risk.
-    fn prefill_unreachable(&mut self, client: &mut Client, mut leg: Box<PrefillLeg>) {
+    fn leg_unreachable(&mut self, client: &mut Client, mut leg: Box<SideLeg>) {
         self.tally.count(Count::ConnectFailures);
         self.judge_leg(client, &mut leg, Outcome::Unanswered);
         self.tally.count(Count::Failovers);
         self.count_pair(client, PairCount::ConnectFailover);
-        self.another_prefill(client, leg.endpoint);
+        self.lose_leg(client, &leg, Loss::Unreachable);
+    }
+
+    /// A leg came to nothing: whose it is says what then.
+    fn lose_leg(&mut self, client: &mut Client, leg: &SideLeg, loss: Loss) {
+        match (leg.work, loss) {
+            (Work::Part(part), loss) => self.encode_lost(client, part, leg.endpoint, loss),
+            (Work::Prompt, Loss::Unreachable) => self.another_prefill(client, leg.endpoint),
+            (Work::Prompt, Loss::Died) => self.prefill_died(client, leg.endpoint),
+            (Work::Prompt, Loss::Late) => self.prefill_failed(client, Fault::PrefillTimeout),
+            (Work::Prompt, Loss::Fault(fault)) => self.prefill_failed(client, fault),
+        }
     }
 
     /// Tells the breaker of the leg's endpoint how the attempt ended.
-    fn judge_leg(&mut self, client: &Client, leg: &mut PrefillLeg, outcome: Outcome) {
+    fn judge_leg(&mut self, client: &Client, leg: &mut SideLeg, outcome: Outcome) {
         let service = client.exchange.as_ref().and_then(|exchange| exchange.route.service.as_ref());
         let terms = service.and_then(|service| service.service.rule.breaker);
         if let Some((charge, terms)) = leg.charge.as_mut().zip(terms) {
@@ -284,32 +320,40 @@ impl<R: Ring> Flow<R> {
         }
     }
 
-    /// Sends the prefill leg's request on its connection.
-    fn send_prefill(&mut self, client: &mut Client, upstream: &mut Upstream) {
+    /// Sends the leg's request on its connection.
+    fn send_leg(&mut self, client: &mut Client, upstream: &mut Upstream) {
         let sock = upstream.sock;
         upstream.client = Some(client.sock);
         upstream.sent_before = upstream.sent;
         let forwarded =
             Forwarded { client: client.peer.ip(), port: self.rules.vips[client.vip].address.port() };
-        let (Some(leg), Some(exchange)) = (&mut upstream.prefill, &mut client.exchange) else { return };
+        let (Some(leg), Some(exchange)) = (&mut upstream.leg, &mut client.exchange) else { return };
         leg.sent = self.now;
         leg.answer.parser = ResponseParser::new(Method::Post);
         exchange.times.sent = self.now;
-        if exchange.route.explained.is_some() {
+        if exchange.route.explained.is_some() && leg.work == Work::Prompt {
             leg.reads_usage();
         }
         let Some(pair) = &mut exchange.pair else { return };
-        pair.leg = Some(sock);
+        let work = leg.work;
+        pair.carry(work, Some(sock));
         let rank = leg.rank.as_ref().and_then(RankCharge::to_name);
-        upstream.deadline.at = pair.deadline;
+        upstream.deadline.at = pair.due(work);
         self.watch_upstream(upstream);
-        let payload = client.exchange.as_ref().and_then(|e| self.prefill_payload(e, forwarded, rank));
+        let payload = client.exchange.as_ref().and_then(|e| match work {
+            Work::Prompt => self.prefill_payload(e, forwarded, rank),
+            Work::Part(part) => self.encode_payload(e, part, forwarded),
+        });
         let Some(payload) = payload else {
-            self.end_leg(client, upstream);
-            return self.refuse(client, Fault::BadJson);
+            if let Some(leg) = self.end_leg(client, upstream) {
+                self.lose_leg(client, &leg, Loss::Fault(Fault::BadJson));
+            }
+            return;
         };
         self.send_upstream(upstream, payload);
-        self.prefill_sent(client);
+        if work == Work::Prompt {
+            self.prefill_sent(client);
+        }
     }
 
     fn prefill_payload(
@@ -348,32 +392,32 @@ impl<R: Ring> Flow<R> {
         Payload { head, body: Body::Owned { range: 0..body.len(), bytes: body } }
     }
 
-    /// A send of a prefill leg ended.
-    pub(crate) fn prefill_send_ended(&mut self, upstream: &mut Upstream, result: Result<(), Errno>) {
+    /// A send of a leg ended.
+    pub(crate) fn leg_send_ended(&mut self, upstream: &mut Upstream, result: Result<(), Errno>) {
         if result.is_err() {
-            self.prefill_lost(upstream);
+            self.leg_lost(upstream, true);
         } else if let Some(next) = upstream.outbox.pop() {
             self.transmit(upstream, next);
         }
     }
 
-    /// Bytes of a prefill engine's answer came.
-    pub(crate) fn prefill_bytes(&mut self, upstream: &mut Upstream, held: Held) {
-        let Some(leg) = &mut upstream.prefill else { return self.release(held) };
+    /// Bytes of a leg's answer came.
+    pub(crate) fn leg_bytes(&mut self, upstream: &mut Upstream, held: Held) {
+        let Some(leg) = &mut upstream.leg else { return self.release(held) };
         let taken = leg.take_in(self.ring.bytes(&held), &self.settings.limits);
         let charged = leg.charge_memory(&self.memory.budget);
         self.release(held);
         match taken {
             Ok(Progress::Partial) if charged => {}
-            Ok(Progress::Whole { clean }) if charged => self.prefill_whole(upstream, clean),
-            Ok(_) => self.prefill_broken(upstream, Fault::MemoryPressure),
-            Err(fault) => self.prefill_broken(upstream, fault),
+            Ok(Progress::Whole { clean }) if charged => self.leg_whole(upstream, clean),
+            Ok(_) => self.leg_broken(upstream, Fault::MemoryPressure),
+            Err(fault) => self.leg_broken(upstream, fault),
         }
     }
 
-    /// The prefill engine's answer is there.
-    fn prefill_whole(&mut self, upstream: &mut Upstream, clean: bool) {
-        let Some(mut leg) = upstream.prefill.take() else { return };
+    /// The engine's answer is there.
+    fn leg_whole(&mut self, upstream: &mut Upstream, clean: bool) {
+        let Some(mut leg) = upstream.leg.take() else { return };
         let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
         let head = leg.answer.parser.head();
         let framed = !matches!(leg.answer.body, AnswerBody::UntilClose);
@@ -381,28 +425,31 @@ impl<R: Ring> Flow<R> {
         // Of a pair that is over, nobody waits for it: it is settled here.
         let Some(mut client) = client else { return };
         if let Some(pair) = pair::of(&mut client) {
-            pair.leg = None;
+            pair.carry(leg.work, None);
         }
         let outcome = Outcome::of(leg.answer.status);
         self.judge_leg(&client, &mut leg, outcome);
-        self.prefill_ended(&mut client, leg);
+        match leg.work {
+            Work::Prompt => self.prefill_ended(&mut client, leg),
+            Work::Part(part) => self.encode_ended(&mut client, part, leg),
+        }
         self.conns.put_client(client);
     }
 
-    /// The connection of a prefill leg ended or failed.
-    pub(crate) fn prefill_lost(&mut self, upstream: &mut Upstream) {
-        if upstream.prefill.as_ref().is_some_and(|leg| leg.ends_with_connection()) {
-            return self.prefill_whole(upstream, false);
+    /// The connection of a leg ended, or failed if `broken`.
+    pub(crate) fn leg_lost(&mut self, upstream: &mut Upstream, broken: bool) {
+        if !broken && upstream.leg.as_ref().is_some_and(|leg| leg.ends_with_connection()) {
+            return self.leg_whole(upstream, false);
         }
         let Some(mut client) = upstream.client.and_then(|sock| self.conns.take_client(sock)) else {
             return self.close_upstream(upstream);
         };
-        let replays = upstream.prefill.as_ref().is_some_and(|leg| self.may_replay_prefill(leg, upstream));
+        let replays = upstream.leg.as_ref().is_some_and(|leg| self.may_replay_leg(leg, upstream));
         match self.end_leg(&mut client, upstream) {
-            Some(leg) if replays => self.replay_prefill(&mut client, upstream.pool, leg),
+            Some(leg) if replays => self.replay_leg(&mut client, upstream.pool, leg),
             Some(mut leg) => {
                 self.judge_leg(&client, &mut leg, Outcome::Unanswered);
-                self.prefill_died(&mut client, leg.endpoint);
+                self.lose_leg(&mut client, &leg, Loss::Died);
             }
             None => {}
         }
@@ -410,7 +457,7 @@ impl<R: Ring> Flow<R> {
     }
 
     /// As of a plain request: nobody can have begun to work on it.
-    fn may_replay_prefill(&mut self, leg: &PrefillLeg, upstream: &Upstream) -> bool {
+    fn may_replay_leg(&mut self, leg: &SideLeg, upstream: &Upstream) -> bool {
         let untouched = |acked: u64| acked <= upstream.sent_before + 1;
         leg.reused
             && !leg.replayed
@@ -419,47 +466,47 @@ impl<R: Ring> Flow<R> {
             && self.ring.acknowledged(upstream.sock).is_some_and(untouched)
     }
 
-    fn replay_prefill(&mut self, client: &mut Client, pool: PoolId, mut leg: Box<PrefillLeg>) {
+    fn replay_leg(&mut self, client: &mut Client, pool: PoolId, mut leg: Box<SideLeg>) {
         leg.replayed = true;
         self.tally.count(Count::Replays);
-        self.connect_prefill(client, pool, leg);
+        self.connect_leg(client, pool, leg);
     }
 
     /// The answer can't be taken in.
-    fn prefill_broken(&mut self, upstream: &mut Upstream, fault: Fault) {
+    fn leg_broken(&mut self, upstream: &mut Upstream, fault: Fault) {
         let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
         let Some(mut client) = client else { return self.close_upstream(upstream) };
         match (fault, self.end_leg(&mut client, upstream)) {
             (Fault::BadAnswer, Some(mut leg)) => {
                 self.judge_leg(&client, &mut leg, Outcome::Unanswered);
-                self.prefill_died(&mut client, leg.endpoint);
+                self.lose_leg(&mut client, &leg, Loss::Died);
             }
-            (fault, _) => self.prefill_failed(&mut client, fault),
+            (fault, Some(leg)) => self.lose_leg(&mut client, &leg, Loss::Fault(fault)),
+            (_, None) => {}
         }
         self.conns.put_client(client);
     }
 
-    /// The deadline of a prefill leg's connection passed.
-    pub(crate) fn prefill_due(&mut self, upstream: &mut Upstream) {
+    /// The deadline of a leg's connection passed.
+    pub(crate) fn leg_due(&mut self, upstream: &mut Upstream) {
         if upstream.deadline.at > self.now {
             return self.watch_upstream(upstream);
         }
         let client = upstream.client.and_then(|sock| self.conns.take_client(sock));
         let Some(mut client) = client else { return self.close_upstream(upstream) };
-        let in_time = pair::of(&mut client).is_some_and(|pair| self.now < pair.deadline);
+        let work = upstream.leg.as_ref().map_or(Work::Prompt, |leg| leg.work);
+        let in_time = pair::of(&mut client).is_some_and(|pair| self.now < pair.due(work));
         if upstream.state == UpstreamState::Connecting && in_time {
-            self.prefill_not_dialed(&mut client, upstream);
-        } else {
-            if let Some(mut leg) = self.end_leg(&mut client, upstream) {
-                self.judge_leg(&client, &mut leg, Outcome::Unanswered);
-            }
-            self.prefill_failed(&mut client, Fault::PrefillTimeout);
+            self.leg_not_dialed(&mut client, upstream);
+        } else if let Some(mut leg) = self.end_leg(&mut client, upstream) {
+            self.judge_leg(&client, &mut leg, Outcome::Unanswered);
+            self.lose_leg(&mut client, &leg, Loss::Late);
         }
         self.conns.put_client(client);
     }
 
-    /// The prefill engine's answer is the client's.
-    pub(crate) fn relay_prefill(&mut self, client: &mut Client, mut leg: Box<PrefillLeg>) {
+    /// The engine's answer is the client's.
+    pub(crate) fn relay_leg(&mut self, client: &mut Client, mut leg: Box<SideLeg>) {
         let persistence = self.persistence(client);
         let Some(exchange) = &mut client.exchange else { return };
         let decode = exchange.route.upstream.take();
@@ -489,12 +536,12 @@ impl<R: Ring> Flow<R> {
         self.send_client(client, Payload { head: out, body });
     }
 
-    /// Closes the connection of a prefill leg: what was charged for it is settled with the leg.
-    fn end_leg(&mut self, client: &mut Client, upstream: &mut Upstream) -> Option<Box<PrefillLeg>> {
-        let leg = upstream.prefill.take();
+    /// Closes the connection of a leg: what was charged for it is settled with the leg.
+    fn end_leg(&mut self, client: &mut Client, upstream: &mut Upstream) -> Option<Box<SideLeg>> {
+        let leg = upstream.leg.take();
         self.close_upstream(upstream);
-        if let Some(pair) = pair::of(client) {
-            pair.leg = None;
+        if let Some((leg, pair)) = leg.as_ref().zip(pair::of(client)) {
+            pair.carry(leg.work, None);
         }
         leg
     }
