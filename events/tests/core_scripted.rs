@@ -514,8 +514,8 @@ fn others_have_their_turns_while_a_large_rank_that_was_cleared_waits_for_the_swe
             }
         },
     );
-    // A segment a turn: the smallest index for so many blocks has 32.
-    assert!(waits.len() >= 32, "{} turns", waits.len());
+    // A place of the index a turn: 40,000 of 200,000 blocks have more than half of its 32.
+    assert!(waits.len() > 16, "{} turns", waits.len());
     waits.dedup();
     assert!(waits.len() > 3, "between them the other's batches were applied: {waits:?}");
     assert_eq!(bench.rank().blocks[0], 3);

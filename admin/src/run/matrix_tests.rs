@@ -17,10 +17,12 @@ enum Ends {
     Drained,
     /// Prefill and decode.
     Pair,
+    /// The same and an encoder.
+    Encoded,
     Twice,
     None,
 }
-use Ends::{Drained, One, Pair, Two};
+use Ends::{Drained, Encoded, One, Pair, Two};
 
 /// What is added to `serviceArguments`, the endpoints, and the refusal: status, code, member, phrase.
 type Row = (&'static str, Ends, u16, &'static str, &'static str, &'static str);
@@ -42,6 +44,9 @@ const MATRIX: &[Row] = &[
     (r#""pd_disagg_mode": true, "mode": 0"#, Pair, 400, CONFLICT, "serviceArguments.pd_disagg_mode", "pd-disagg requires mode=fullproxy"),
     (r#""pd_disagg_mode": true"#, One, 400, CONFLICT, "serviceArguments.pd_disagg_mode", "pd-disagg requires at least 1 prefill"),
     ("", Pair, 400, CONFLICT, "endpoints[0].ep_role", "requires pd_disagg_mode=true"),
+    (r#""pd_disagg_mode": true, "kvEngineType": "trtllm""#, Encoded, 400, CONFLICT, "endpoints[2].ep_role", "have no encoders"),
+    (r#""pd_connector": "mooncake""#, One, 400, CONFLICT, "serviceArguments.pd_connector", "have one way to transfer"),
+    (r#""pd_disagg_mode": true, "pd_connector": "mooncake""#, Pair, 400, CONFLICT, "endpoints[0].kv_engine_id", "has to be told the engine_id"),
     (r#""pd_cache_aware_mode": true"#, One, 400, CONFLICT, "serviceArguments.pd_cache_aware_mode", "pd-cache-aware requires pd_disagg_mode=true"),
     (r#""pd_cache_threshold": 101"#, One, 422, RANGE, "serviceArguments.pd_cache_threshold", "0 to 100"),
     (r#""chwbl_prefix_hash_level": 2"#, One, 400, CONFLICT, "serviceArguments.chwbl_prefix_hash_level", "CHWBL fields require mode=4 and sel=8 or sel=10"),
@@ -116,6 +121,7 @@ fn ends(ends: Ends) -> Value {
         Ends::Two => json!([end(8000, 0, 1), end(8001, 0, 1)]),
         Ends::Drained => json!([end(8000, 0, 0)]),
         Ends::Pair => json!([end(8000, 1, 1), end(8001, 2, 1)]),
+        Ends::Encoded => json!([end(8000, 1, 1), end(8001, 2, 1), end(8002, 3, 1)]),
         Ends::Twice => json!([end(8000, 0, 1), end(8000, 0, 1)]),
         Ends::None => json!([]),
     }

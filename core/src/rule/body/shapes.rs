@@ -136,10 +136,15 @@ pub(super) fn check(service: &Given, endpoints: &[Given]) -> Result<(), BodyFaul
     }
 }
 
-/// The object that the blamed member stands in: of `ep_role` the first endpoint that has one.
+/// The object that the blamed member stands in: of members of endpoints the first that has the wrong one.
 fn blamed<'a>(member: &str, service: &Given<'a>, endpoints: &[Given<'a>]) -> Given<'a> {
-    let endpoint = endpoints.iter().find(|e| member == "ep_role" && e.int(member) != 0);
-    *endpoint.unwrap_or(service)
+    let is_wrong = |e: &&Given| match member {
+        "ep_role" if disaggregated(service) => e.int(member) == 3,
+        "ep_role" => e.int(member) != 0,
+        "kv_engine_id" => e.int("ep_role") == 1 && e.text(member).is_empty(),
+        _ => false,
+    };
+    *endpoints.iter().find(is_wrong).unwrap_or(service)
 }
 
 /// The phrase for a value outside of the schema, where scripts look for one.

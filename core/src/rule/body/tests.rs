@@ -308,7 +308,11 @@ fn contradictions_are_refused_with_the_known_phrases() {
     ];
     for (body, member, words) in cases {
         let fault = refuse(&body);
-        let object = if member == "ep_role" { "endpoints[0]" } else { "serviceArguments" };
+        let object = match (member, words) {
+            ("ep_role", "have no encoders") => "endpoints[2]",
+            ("ep_role" | "kv_engine_id", _) => "endpoints[0]",
+            _ => "serviceArguments",
+        };
         assert_eq!(fault.member, format!("{object}.{member}"), "{fault}");
         assert!(fault.message.contains(words), "{fault}");
     }
