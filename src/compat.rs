@@ -69,7 +69,7 @@ enum Form {
 }
 
 fn build(word: &str) -> Result<Build, String> {
-    known(word, &Build::ALL, Build::word)
+    known(word, &Build::all().collect::<Vec<_>>(), Build::word)
 }
 
 fn configuration(word: &str) -> Result<Configuration, String> {

@@ -25,7 +25,7 @@ fn of_service(compat: &Compat, service: &Service) -> Vec<String> {
     let told = sources.filter_map(|source| source.version().or(source.spec().version));
     let refused = told.flat_map(|version| {
         let question = Question {
-            engine: Build::of(rule.engine),
+            engine: Build::Of(rule.engine),
             version: Release::read(&version.to_string()),
             configuration: if rule.disaggregation.is_some() {
                 Configuration::Pd

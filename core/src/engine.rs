@@ -10,6 +10,7 @@ mod chain;
 mod contract;
 mod extras;
 mod form;
+mod group;
 mod launch;
 pub mod pairing;
 mod pickle;
@@ -23,6 +24,7 @@ mod version;
 pub use chain::{Chain, Checkpoint};
 pub use contract::{Contract, ContractFault, Start, Terms};
 pub use extras::{BlockExtra, Decline, Extras, Lora, Media};
+pub use group::GroupAsk;
 pub use launch::{LaunchAsk, LaunchFault, LaunchFlags, LaunchLine, LaunchRole};
 pub use preimage::Scratch;
 pub use seed::{LONGEST_SEED, Seed};
@@ -114,6 +116,11 @@ impl Engine {
     /// Tokens in a block where a rule does not say: what most engines of this kind run with.
     pub const fn rule_block_size(self) -> BlockSize {
         self.answers().block_size
+    }
+
+    /// How it shows that an answer is bound to its request; `None` where its answers name none.
+    pub const fn group_ask(self) -> Option<&'static GroupAsk> {
+        self.answers().group_ask.as_ref()
     }
 
     /// Whether it tells which blocks it holds, so that exact routing is possible at all.

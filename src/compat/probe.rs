@@ -21,18 +21,16 @@ pub fn run(
     let mut found = at.to_socket_addrs().map_err(|fault| wrong(&fault))?;
     let address = found.next().ok_or_else(|| wrong(&"the name has no address"))?;
     let id = id();
-    let (path, body) = match engine {
-        Build::Sglang => (
-            "/generate",
-            serde_json::json!({"text": "a", "rid": id, "sampling_params": {"max_new_tokens": 1}}),
-        ),
-        _ => ("/v1/completions", serde_json::json!({"model": model, "prompt": "a", "max_tokens": 1})),
+    let Some(ask) = engine.engine().group_ask() else {
+        let says = format!("unknown: answers of {} name no request", engine.word());
+        return Ok(Answer { standing: Standing::NotVerified, row: "group_probes".into(), says });
     };
+    let body = (ask.body)(model, &id);
     let http = Http { address, patience: PATIENCE };
     let lines = [format!("X-Request-Id: {id}")];
     let answer =
-        http.post(path, body.to_string().as_bytes(), &lines).map_err(|why| format!("{at}: {why}"))?;
-    let probe = GroupProbe::read(engine, &id, &json(&answer));
+        http.post(ask.path, body.to_string().as_bytes(), &lines).map_err(|why| format!("{at}: {why}"))?;
+    let probe = GroupProbe::read(ask, &id, &json(&answer));
     let read = version.is_some_and(|version| compat.is_probe_read(engine, version));
     let of_version = if read { "of this version" } else { "of other versions" };
     Ok(match probe {

@@ -37,38 +37,48 @@ pub struct Compat {
 
 /// An engine as these tables tell it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "String", into = "String")]
 pub enum Build {
-    /// vLLM.
-    Vllm,
+    /// One whose platform is not known, or doesn't matter.
+    Of(Engine),
     /// vLLM on Ascend, with versions of its own.
     VllmAscend,
-    /// SGLang.
-    Sglang,
-    /// TensorRT-LLM.
-    Trtllm,
-    /// llama.cpp.
-    Llamacpp,
 }
 
 impl Build {
     /// All of them.
-    pub const ALL: [Build; 5] =
-        [Build::Vllm, Build::VllmAscend, Build::Sglang, Build::Trtllm, Build::Llamacpp];
+    pub fn all() -> impl Iterator<Item = Build> {
+        Engine::ALL.iter().copied().map(Build::Of).chain([Build::VllmAscend])
+    }
 
     /// As in the tables.
     pub const fn word(self) -> &'static str {
-        ["vllm", "vllm-ascend", "sglang", "trtllm", "llamacpp"][self as usize]
+        match self {
+            Build::Of(engine) => engine.name(),
+            Build::VllmAscend => "vllm-ascend",
+        }
     }
 
-    /// That of an engine whose platform is not known.
-    pub const fn of(engine: Engine) -> Build {
-        match engine {
-            Engine::Vllm => Build::Vllm,
-            Engine::Sglang => Build::Sglang,
-            Engine::Trtllm => Build::Trtllm,
-            Engine::Llamacpp => Build::Llamacpp,
+    /// The engine that it is a build of.
+    pub const fn engine(self) -> Engine {
+        match self {
+            Build::Of(engine) => engine,
+            Build::VllmAscend => Engine::Vllm,
         }
+    }
+}
+
+impl TryFrom<String> for Build {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Build, String> {
+        Build::all().find(|build| build.word() == word).ok_or_else(|| format!("{word:?} is no engine"))
+    }
+}
+
+impl From<Build> for String {
+    fn from(build: Build) -> String {
+        build.word().into()
     }
 }
 

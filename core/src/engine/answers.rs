@@ -7,7 +7,7 @@ use super::launch::{LaunchAsk, LaunchFault, LaunchFlags, LaunchLine};
 use super::pairing::Pairing;
 use super::telemetry::Telemetry;
 use super::text::{Looped, Named, TextTerms};
-use super::{Algo, Version};
+use super::{Algo, GroupAsk, Version};
 use crate::block::{BlockSize, Digest};
 
 /// What starts an engine, or why nothing does.
@@ -43,6 +43,8 @@ pub(super) struct Answers {
     pub telemetry: Option<Telemetry>,
     /// What it is asked before a rule with a model profile routes by its blocks.
     pub questions: Option<Questions>,
+    /// How it shows that an answer is bound to its request.
+    pub group_ask: Option<GroupAsk>,
     /// The line that starts it so that it can be trusted.
     pub launch: Option<Launch>,
     /// The folder of its probe fixtures within a profile's; empty: that itself.
@@ -85,6 +87,7 @@ impl Answers {
         pairing: None,
         telemetry: None,
         questions: None,
+        group_ask: None,
         launch: None,
         probe_folder: "",
         flags: LaunchFlags::NONE,

@@ -12,8 +12,9 @@ use super::launch::LaunchFlags;
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
 use super::text::{Looped, Named, TextTerms, ToolForm};
-use super::{Algo, Version};
+use super::{Algo, GroupAsk, Version};
 use crate::block::{BlockKey, Digest};
+use serde_json::json;
 
 /// What it answers.
 pub(super) const ANSWERS: Answers = Answers {
@@ -44,6 +45,12 @@ pub(super) const ANSWERS: Answers = Answers {
     pairing: Some(pairing::PAIRING),
     telemetry: Some(Telemetry { path: "/metrics", read: |page| GAUGES.read(page), lookups: None }),
     questions: Some(attest::QUESTIONS),
+    // `/generate` takes the request's id and gives it back beside the text.
+    group_ask: Some(GroupAsk {
+        path: "/generate",
+        body: |_, id| json!({"text": "a", "rid": id, "sampling_params": {"max_new_tokens": 1}}),
+        bound_to: |answer| answer["meta_info"]["id"].as_str(),
+    }),
     launch: Some(launch::line),
     probe_folder: "sglang",
     flags: LaunchFlags {

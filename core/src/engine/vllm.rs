@@ -16,8 +16,9 @@ use super::pickle::{ONE_FRAME, Pickle, WIDEST_TOKEN};
 use super::preimage::Preimage;
 use super::telemetry::{Capacity, Gauges, Telemetry};
 use super::text::{Looped, Named, TextTerms, ToolForm};
-use super::{Algo, Version};
+use super::{Algo, GroupAsk, Version};
 use crate::block::{BlockSize, Digest};
+use serde_json::json;
 
 /// What it answers.
 pub(super) const ANSWERS: Answers = Answers {
@@ -57,6 +58,12 @@ pub(super) const ANSWERS: Answers = Answers {
         lookups: Some(["vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"]),
     }),
     questions: Some(attest::QUESTIONS),
+    // The id of a completion is `cmpl-` and that of its request (0.29).
+    group_ask: Some(GroupAsk {
+        path: "/v1/completions",
+        body: |model, _| json!({"model": model, "prompt": "a", "max_tokens": 1}),
+        bound_to: |answer| answer["id"].as_str()?.strip_prefix("cmpl-"),
+    }),
     launch: Some(launch::line),
     flags: LaunchFlags {
         block_size: Some("--block-size"),

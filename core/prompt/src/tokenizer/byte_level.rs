@@ -16,6 +16,7 @@ use merge::Merges;
 use scan::{Pattern, Scanner};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use std::ops::Range;
 use words::{Known, SHORT, Word};
 
 pub(super) struct ByteLevel {
@@ -80,29 +81,34 @@ impl ByteLevel {
         let mut at = 0;
         while at < text.len() {
             let end = self.scanner.end(text, at);
-            match self.known.get(text.as_bytes(), at, end) {
-                Some([id]) => out.push(*id),
-                Some(ids) => out.extend_from_slice(ids),
-                None => self.word(text.as_bytes(), at, end, recent, out),
+            let word = Word::of(text.as_bytes(), at, end);
+            // What was met last lies together, each word on a line; the vocabulary's words are all over the memory.
+            if !word.as_ref().is_some_and(|word| recent.get(self.number, word, out)) {
+                self.word(text.as_bytes(), at..end, word.as_ref(), recent, out);
             }
             at = end;
         }
     }
 
     #[inline(never)]
-    fn word(&self, text: &[u8], at: usize, end: usize, recent: &mut Recent, out: &mut Vec<u32>) {
-        let word = Word::of(text, at, end);
-        if word.as_ref().is_some_and(|word| recent.get(self.number, word, out)) {
-            return;
+    fn word(
+        &self,
+        text: &[u8],
+        place: Range<usize>,
+        line: Option<&Word>,
+        recent: &mut Recent,
+        out: &mut Vec<u32>,
+    ) {
+        let (before, word) = (out.len(), &text[place.clone()]);
+        match self.known.get(text, place.start, place.end) {
+            Some(ids) => out.extend_from_slice(ids),
+            None if recent.get_wide(self.number, word, out) => return,
+            None => match self.whole.get(word) {
+                Some(id) => out.push(*id),
+                None => self.merges.word(word, out),
+            },
         }
-        let before = out.len();
-        match self.whole.get(&text[at..end]) {
-            Some(id) => out.push(*id),
-            None => self.merges.word(&text[at..end], out),
-        }
-        if let Some(word) = word {
-            recent.put(self.number, &word, &out[before..]);
-        }
+        recent.put(self.number, line, word, &out[before..]);
     }
 }
 

@@ -2,6 +2,7 @@
 //! answer proves and what follows for the member; must never withdraw by a probe: only a failed health check does.
 
 use super::{Build, Compat, Release};
+use crate::engine::GroupAsk;
 use serde_json::Value;
 
 /// What came of one probe.
@@ -14,17 +15,12 @@ pub enum GroupProbe {
 }
 
 impl GroupProbe {
-    /// Reads the answer of an engine to a request that carried `id`: vLLM's is `cmpl-` and the id, SGLang's
-    /// `meta_info.id` the id itself.
-    pub fn read(engine: Build, id: &str, answer: &Value) -> GroupProbe {
-        let bound = match engine {
-            Build::Vllm | Build::VllmAscend => {
-                answer["id"].as_str().and_then(|told| told.strip_prefix("cmpl-")) == Some(id)
-            }
-            Build::Sglang => answer["meta_info"]["id"].as_str() == Some(id),
-            Build::Trtllm | Build::Llamacpp => false,
-        };
-        if bound && !id.is_empty() { GroupProbe::Verified } else { GroupProbe::Unknown }
+    /// Reads the answer of an engine to a request that carried `id`.
+    pub fn read(ask: &GroupAsk, id: &str, answer: &Value) -> GroupProbe {
+        match (ask.bound_to)(answer) {
+            Some(told) if told == id && !id.is_empty() => GroupProbe::Verified,
+            _ => GroupProbe::Unknown,
+        }
     }
 }
 
@@ -62,20 +58,23 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Engine;
     use serde_json::json;
 
     #[test]
     fn an_answer_is_bound_to_its_request_or_proves_nothing() {
-        let read = |engine, answer: Value| GroupProbe::read(engine, "r7", &answer);
-        assert_eq!(read(Build::Vllm, json!({"id": "cmpl-r7"})), GroupProbe::Verified);
-        assert_eq!(read(Build::Sglang, json!({"meta_info": {"id": "r7"}})), GroupProbe::Verified);
+        let [vllm, sglang] = [Engine::Vllm, Engine::Sglang].map(|engine| engine.group_ask().unwrap());
+        let read = |ask, answer: Value| GroupProbe::read(ask, "r7", &answer);
+        assert_eq!((sglang.body)("m", "r7")["rid"], "r7");
+        assert_eq!(read(vllm, json!({"id": "cmpl-r7"})), GroupProbe::Verified);
+        assert_eq!(read(sglang, json!({"meta_info": {"id": "r7"}})), GroupProbe::Verified);
         for answer in
             [json!({}), json!({"id": "r7"}), json!({"id": "cmpl-r77"}), json!({"id": 7}), json!(null)]
         {
-            assert_eq!(read(Build::Vllm, answer), GroupProbe::Unknown);
+            assert_eq!(read(vllm, answer), GroupProbe::Unknown);
         }
-        assert_eq!(read(Build::Sglang, json!({"id": "r7"})), GroupProbe::Unknown);
-        assert_eq!(GroupProbe::read(Build::Vllm, "", &json!({"id": "cmpl-"})), GroupProbe::Unknown);
+        assert_eq!(read(sglang, json!({"id": "r7"})), GroupProbe::Unknown);
+        assert_eq!(GroupProbe::read(vllm, "", &json!({"id": "cmpl-"})), GroupProbe::Unknown);
     }
 
     #[test]

@@ -44,11 +44,11 @@ fn rows_are_named_once_and_limits_that_cells_name_exist() {
 #[test]
 fn floors_refuse_older_versions_and_pass_their_own() {
     for (engine, configuration, below, at) in [
-        (Build::Vllm, Configuration::Alone, "0.28.9", "0.29.0"),
-        (Build::Vllm, Configuration::Epd, "0.30.0rc1", "0.30.0"),
+        (Build::Of(Engine::Vllm), Configuration::Alone, "0.28.9", "0.29.0"),
+        (Build::Of(Engine::Vllm), Configuration::Epd, "0.30.0rc1", "0.30.0"),
         (Build::VllmAscend, Configuration::Epd, "0.29.0", "0.30.0rc1"),
-        (Build::Sglang, Configuration::Pd, "0.5.17", "0.5.18"),
-        (Build::Sglang, Configuration::Epd, "0.5.9", "0.5.10"),
+        (Build::Of(Engine::Sglang), Configuration::Pd, "0.5.17", "0.5.18"),
+        (Build::Of(Engine::Sglang), Configuration::Epd, "0.5.9", "0.5.10"),
     ] {
         let row = format!("{}-{}", engine.word(), configuration.word());
         let judged = |version| standings(&question(engine, version, configuration));
@@ -62,14 +62,15 @@ fn floors_refuse_older_versions_and_pass_their_own() {
         [(Standing::NotVerified, "vllm-ascend-store".into())],
         "no version was run"
     );
-    let none = question(Build::Llamacpp, "0.3.0", Configuration::Alone);
+    let none = question(Build::Of(Engine::Llamacpp), "0.3.0", Configuration::Alone);
     assert_eq!(standings(&none), [(Standing::NotVerified, String::new())]);
 }
 
 #[test]
 fn behind_a_router_its_flag_is_wanted_from_its_version_on() {
     let with = |version, router, flags| {
-        let own = Question { router, flags, ..question(Build::Vllm, version, Configuration::Alone) };
+        let own =
+            Question { router, flags, ..question(Build::Of(Engine::Vllm), version, Configuration::Alone) };
         compat().judge(&own).iter().map(|answer| answer.standing).collect::<Vec<_>>()
     };
     let (given, none) = (["--enable-scale-out".to_owned()], []);
@@ -78,7 +79,10 @@ fn behind_a_router_its_flag_is_wanted_from_its_version_on() {
     assert_eq!(with("0.30.0", Some("llm-d-router"), None), [Standing::Works, Standing::Needs]);
     assert_eq!(with("0.30.0", Some("llm-d-router"), Some(&none)), [Standing::Works, Standing::Refused]);
     assert_eq!(with("0.30.0", Some("llm-d-router"), Some(&given)), [Standing::Works, Standing::Works]);
-    let other = Question { router: Some("another"), ..question(Build::Vllm, "0.31.0", Configuration::Epd) };
+    let other = Question {
+        router: Some("another"),
+        ..question(Build::Of(Engine::Vllm), "0.31.0", Configuration::Epd)
+    };
     assert_eq!(standings(&other)[1].0, Standing::NotVerified);
 }
 
@@ -91,25 +95,25 @@ fn a_cell_is_one_path() {
     };
     let (store, direct) = (&[BlockPath::Store], &[BlockPath::Direct]);
     let one = |standing, row: &str| vec![(standing, row.to_owned())];
-    assert_eq!(over(Build::Vllm, "Auto", direct), one(Standing::Works, "tcp-vllm"));
-    assert_eq!(over(Build::Vllm, "EFA", store), one(Standing::Needs, "efa-vllm"));
-    assert_eq!(over(Build::Sglang, "rdma", store), one(Standing::NotVerified, "rdma-sglang"));
-    assert_eq!(over(Build::Sglang, "rdma", direct), one(Standing::Refused, "rdma-sglang"));
+    assert_eq!(over(Build::Of(Engine::Vllm), "Auto", direct), one(Standing::Works, "tcp-vllm"));
+    assert_eq!(over(Build::Of(Engine::Vllm), "EFA", store), one(Standing::Needs, "efa-vllm"));
+    assert_eq!(over(Build::Of(Engine::Sglang), "rdma", store), one(Standing::NotVerified, "rdma-sglang"));
+    assert_eq!(over(Build::Of(Engine::Sglang), "rdma", direct), one(Standing::Refused, "rdma-sglang"));
     assert_eq!(over(Build::VllmAscend, "musa", direct), one(Standing::Refused, "musa-any"));
     assert_eq!(
-        over(Build::Trtllm, "musa", direct),
+        over(Build::Of(Engine::Trtllm), "musa", direct),
         one(Standing::NotVerified, ""),
         "no row of this engine at all"
     );
-    assert_eq!(over(Build::Vllm, "pigeon", direct), one(Standing::NotVerified, ""));
-    let both = over(Build::Vllm, "tcp", &BlockPath::ALL);
+    assert_eq!(over(Build::Of(Engine::Vllm), "pigeon", direct), one(Standing::NotVerified, ""));
+    let both = over(Build::Of(Engine::Vllm), "tcp", &BlockPath::ALL);
     let words: Vec<Standing> = both.iter().map(|(standing, _)| *standing).collect();
     assert_eq!(
         words,
         [Standing::Works, Standing::Works, Standing::NotVerified],
         "two that work are not one that does"
     );
-    let limited = over(Build::Sglang, "tcp", direct);
+    let limited = over(Build::Of(Engine::Sglang), "tcp", direct);
     assert_eq!(
         limited,
         [(Standing::Works, "tcp-sglang".into()), (Standing::Needs, "sglang-tcp-ports".into())]
@@ -123,11 +127,11 @@ fn contracts_cover_their_versions_alone() {
         let release = Release::read(version).expect(version);
         compat.contract(engine, &release).map(|row| row.id.clone())
     };
-    assert_eq!(id(Build::Vllm, "0.23.0").as_deref(), Some("vllm-kv-array-v1"));
-    assert_eq!(id(Build::Vllm, "0.24.0").as_deref(), Some("vllm-kv-map-v2"));
-    assert_eq!(id(Build::Vllm, "0.29.0"), None);
-    assert_eq!(id(Build::Trtllm, "1.3.0rc24").as_deref(), Some("trtllm-kv-http-preview-v1"));
-    assert_eq!(id(Build::Trtllm, "1.3.0rc25"), None);
-    assert!(compat.is_probe_read(Build::Vllm, &Release::read("0.29.0").expect("a version")));
-    assert!(!compat.is_probe_read(Build::Vllm, &Release::read("0.29.1").expect("a version")));
+    assert_eq!(id(Build::Of(Engine::Vllm), "0.23.0").as_deref(), Some("vllm-kv-array-v1"));
+    assert_eq!(id(Build::Of(Engine::Vllm), "0.24.0").as_deref(), Some("vllm-kv-map-v2"));
+    assert_eq!(id(Build::Of(Engine::Vllm), "0.29.0"), None);
+    assert_eq!(id(Build::Of(Engine::Trtllm), "1.3.0rc24").as_deref(), Some("trtllm-kv-http-preview-v1"));
+    assert_eq!(id(Build::Of(Engine::Trtllm), "1.3.0rc25"), None);
+    assert!(compat.is_probe_read(Build::Of(Engine::Vllm), &Release::read("0.29.0").expect("a version")));
+    assert!(!compat.is_probe_read(Build::Of(Engine::Vllm), &Release::read("0.29.1").expect("a version")));
 }

@@ -14,6 +14,14 @@ const TOKENS: usize = 7;
 /// Sets of two words that a thread keeps: 2 MiB.
 const SETS: usize = 1 << 14;
 
+/// Words that a thread keeps beside those, of more bytes or tokens than they have room for: rules, bars, rows of a
+/// table. 112 KiB.
+const WIDE: usize = 1 << 9;
+
+/// The longest of these, and the most tokens of one.
+const WIDE_LONG: usize = 96;
+const WIDE_TOKENS: usize = 30;
+
 /// The words of a vocabulary that are at most three tokens.
 pub(super) struct Known {
     /// By hash, open addressing: the entry's number below some more bits of the hash.
@@ -96,11 +104,23 @@ fn spread_of(key: u128) -> u64 {
 pub struct Recent {
     /// None until there is a word to keep, then all of them.
     lines: Vec<[u64; 8]>,
+    /// The same of words that have no room there.
+    wide: Vec<Wide>,
+}
+
+/// A word that is no line, whose it is, and its tokens.
+#[derive(Clone)]
+struct Wide {
+    owner: u32,
+    len: u8,
+    count: u8,
+    bytes: [u8; WIDE_LONG],
+    ids: [u32; WIDE_TOKENS],
 }
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} KiB of words", self.lines.len() * size_of::<[u64; 8]>() / 1024)
+        write!(f, "{} KiB of words", (size_of_val(&*self.lines) + size_of_val(&*self.wide)) / 1024)
     }
 }
 
@@ -122,11 +142,44 @@ impl Recent {
         false
     }
 
-    /// Keeps the tokens of a word that is not there.
-    pub(super) fn put(&mut self, owner: u32, word: &Word, ids: &[u32]) {
-        if ids.len() > TOKENS {
+    /// The same of a word that may have had no room there.
+    pub(super) fn get_wide(&self, owner: u32, word: &[u8], out: &mut Vec<u32>) -> bool {
+        let Some(wide) = self.wide.get(wide_place(word)) else { return false };
+        let is_it = wide.owner == owner && wide.bytes.get(..wide.len.into()) == Some(word);
+        if is_it {
+            out.extend_from_slice(wide.ids.get(..wide.count.into()).unwrap_or_default());
+        }
+        is_it
+    }
+
+    /// Keeps the tokens of a word that is not there: `line` where it is short enough for one.
+    pub(super) fn put(&mut self, owner: u32, line: Option<&Word>, word: &[u8], ids: &[u32]) {
+        match line.filter(|_| ids.len() <= TOKENS) {
+            Some(line) => self.put_line(owner, line, ids),
+            None => self.put_wide(owner, word, ids),
+        }
+    }
+
+    fn put_wide(&mut self, owner: u32, word: &[u8], ids: &[u32]) {
+        if word.len() > WIDE_LONG || ids.len() > WIDE_TOKENS {
             return;
         }
+        let mut wide = Wide {
+            owner,
+            len: word.len() as u8,
+            count: ids.len() as u8,
+            bytes: [0; WIDE_LONG],
+            ids: [0; WIDE_TOKENS],
+        };
+        wide.bytes[..word.len()].copy_from_slice(word);
+        wide.ids[..ids.len()].copy_from_slice(ids);
+        if self.wide.is_empty() {
+            self.wide = vec![Wide { len: 0, count: 0, ..wide.clone() }; WIDE];
+        }
+        self.wide[wide_place(word)] = wide;
+    }
+
+    fn put_line(&mut self, owner: u32, word: &Word, ids: &[u32]) {
         if self.lines.is_empty() {
             // Zeros, which the kernel gives a page at a time.
             self.lines = vec![[0; 8]; 2 * SETS];
@@ -161,6 +214,13 @@ impl Word {
         let spread = spread(spread(key[0], key[1]), spread(key[2], key[3]));
         Some(Word { key, spread })
     }
+}
+
+/// Where a word is kept that is no line: by its ends and its length.
+fn wide_place(word: &[u8]) -> usize {
+    let ends =
+        half(word, 0, word.len().min(16)) ^ half(word, word.len().saturating_sub(16), 16).rotate_left(17);
+    spread(ends as u64 ^ word.len() as u64, (ends >> 64) as u64) as usize % WIDE
 }
 
 /// Up to 15 bytes of a text and their number; `None` for more, or none.
@@ -212,15 +272,26 @@ mod tests {
         let mut recent = Recent::default();
         let word = |text: &'static [u8]| Word::of(text, 0, text.len()).expect("a short word");
         let mut ids = Vec::new();
-        recent.put(1, &word(b"abc"), &[1, 2, 3, 4, 5, 6, u32::MAX]);
+        recent.put(1, Some(&word(b"abc")), b"abc", &[1, 2, 3, 4, 5, 6, u32::MAX]);
         for (owner, other) in [(1, &b"abd"[..]), (1, b"abc\0"), (1, b"ab"), (2, b"abc")] {
             assert!(!recent.get(owner, &word(other), &mut ids), "{other:?}");
         }
         assert!(recent.get(1, &word(b"abc"), &mut ids));
         assert_eq!(ids, [1, 2, 3, 4, 5, 6, u32::MAX]);
         assert!(Word::of(&[b'x'; 32], 0, 32).is_none());
-        recent.put(1, &word(b"much"), &[0; 8]);
+        recent.put(1, Some(&word(b"much")), b"much", &[0; 8]);
         assert!(!recent.get(1, &word(b"much"), &mut ids), "more tokens than a line has room for");
+        ids.clear();
+        assert!(recent.get_wide(1, b"much", &mut ids) && ids == [0; 8]);
+        let bar = "\u{2588}".repeat(16);
+        recent.put(1, None, bar.as_bytes(), &[7; 16]);
+        for (owner, other) in [(1, "\u{2588}".repeat(15)), (2, bar.clone())] {
+            assert!(!recent.get_wide(owner, other.as_bytes(), &mut ids), "{other}");
+        }
+        ids.clear();
+        assert!(recent.get_wide(1, bar.as_bytes(), &mut ids) && ids == [7; 16]);
+        recent.put(1, None, &[b'-'; 97], &[1]);
+        assert!(!recent.get_wide(1, &[b'-'; 97], &mut ids), "longer than any that is kept");
     }
 
     #[test]
@@ -230,7 +301,7 @@ mod tests {
         let mut ids = Vec::new();
         for (n, text) in texts.iter().enumerate() {
             let word = Word::of(text.as_bytes(), 0, text.len()).expect("a short word");
-            recent.put(1, &word, &[n as u32]);
+            recent.put(1, Some(&word), text.as_bytes(), &[n as u32]);
             assert!(recent.get(1, &word, &mut ids), "{text}");
             assert_eq!(ids.pop(), Some(n as u32));
         }
